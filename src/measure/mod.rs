@@ -1,0 +1,1 @@
+//! The leaf: units, metrics, samples, summaries, money.
