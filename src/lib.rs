@@ -1,4 +1,6 @@
 //! planrun runs test plans for GPU platforms and fills a scorecard.
+pub mod findings;
 pub mod measure;
+pub mod platform;
 pub mod probe;
 pub mod workload;
