@@ -3,4 +3,7 @@ pub mod findings;
 pub mod measure;
 pub mod platform;
 pub mod probe;
+pub mod record;
+pub mod score;
+pub mod stage;
 pub mod workload;

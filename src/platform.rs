@@ -348,7 +348,11 @@ impl<'de> Deserialize<'de> for Command {
                 d.deserialize_any(self)
             }
             fn visit_str<E: serde::de::Error>(self, s: &str) -> Result<Command, E> {
-                if s.trim().is_empty() { Err(E::custom("an empty command")) } else { Ok(Command::Shell(s.to_owned())) }
+                if s.trim().is_empty() {
+                    Err(E::custom("an empty command"))
+                } else {
+                    Ok(Command::Shell(s.to_owned()))
+                }
             }
             fn visit_seq<A: serde::de::SeqAccess<'de>>(self, a: A) -> Result<Command, A::Error> {
                 let argv = Vec::<String>::deserialize(serde::de::value::SeqAccessDeserializer::new(a))?;

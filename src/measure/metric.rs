@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::Unit;
 
 /// Which way a metric gets better.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
     /// More is better.
@@ -117,7 +117,9 @@ impl FromStr for MetricPath {
         let (path, labels) = match s.split_once('{') {
             None => (s, Labels::none()),
             Some((path, rest)) => {
-                let inner = rest.strip_suffix('}').ok_or_else(|| format!("`{s}` has `{{` without `}}` at its end"))?;
+                let inner = rest
+                    .strip_suffix('}')
+                    .ok_or_else(|| format!("`{s}` has `{{` without `}}` at its end"))?;
                 let mut labels = BTreeMap::new();
                 for pair in inner.split(',').map(str::trim).filter(|p| !p.is_empty()) {
                     let (k, v) = pair
@@ -135,7 +137,9 @@ impl FromStr for MetricPath {
             None => (None, path),
         };
         if name.is_empty() || stage.as_deref() == Some("") {
-            return Err(format!("`{s}` names no metric: write `stage.quantity` or `stage.quantity{{gpus=8}}`"));
+            return Err(format!(
+                "`{s}` names no metric: write `stage.quantity` or `stage.quantity{{gpus=8}}`"
+            ));
         }
         Ok(Self { stage, name: name.to_owned(), labels })
     }

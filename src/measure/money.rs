@@ -123,7 +123,12 @@ impl FromStr for Money {
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let digits = |t: &str| t.bytes().all(|b| b.is_ascii_digit());
-        if whole.is_empty() || fraction.len() > 6 || !digits(whole) || !digits(fraction) || number.ends_with('.') {
+        if whole.is_empty()
+            || fraction.len() > 6
+            || !digits(whole)
+            || !digits(fraction)
+            || number.ends_with('.')
+        {
             return Err(format!("`{number}` is no amount: digits and at most 6 decimals"));
         }
         let micros = format!("{whole}{fraction:0<6}").parse().ok().filter(|m: &i128| *m < 10_i128.pow(24));
@@ -145,7 +150,17 @@ mod tests {
         assert_eq!(money("2000 CNY").to_string(), "2000.00 CNY");
         assert_eq!(money("0.04947 USD").to_string(), "0.04947 USD");
         assert_eq!(money("6.80736 USD").rounded(), "6.81");
-        for bad in ["2000", "2000CNY", "1. CNY", "1,000 CNY", "1.1234567 CNY", "2 cny", "-1 CNY", "1/h CNY", "1e3 CNY"] {
+        for bad in [
+            "2000",
+            "2000CNY",
+            "1. CNY",
+            "1,000 CNY",
+            "1.1234567 CNY",
+            "2 cny",
+            "-1 CNY",
+            "1/h CNY",
+            "1e3 CNY",
+        ] {
             assert!(bad.parse::<Money>().is_err(), "{bad}");
         }
     }

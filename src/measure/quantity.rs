@@ -109,7 +109,11 @@ impl FromStr for Duration {
             let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
             let unit = &rest[..letters];
             if unit.is_empty() {
-                return Err(if rest.is_empty() { format!("`{s}` has no unit: write {s}s, {s}m or {s}h") } else { no_duration() });
+                return Err(if rest.is_empty() {
+                    format!("`{s}` has no unit: write {s}s, {s}m or {s}h")
+                } else {
+                    no_duration()
+                });
             }
             let Some(&(_, scale)) = DURATION_UNITS.iter().find(|(name, _)| *name == unit) else {
                 return Err(format!("unknown unit `{unit}` in `{s}`: ms, s, m, h or d"));
@@ -139,7 +143,11 @@ impl fmt::Display for Duration {
         Ok(())
     }
 }
-quantity!(Duration, "a duration such as 90s, 20m, 1h30m or 3d", r"^(\d+(\.\d+)?\s*(ms|s|min|m|h|d)\s*)+$|\$\{");
+quantity!(
+    Duration,
+    "a duration such as 90s, 20m, 1h30m or 3d",
+    r"^(\d+(\.\d+)?\s*(ms|s|min|m|h|d)\s*)+$|\$\{"
+);
 
 /// An amount of data.
 ///
@@ -283,7 +291,9 @@ impl FromStr for PerHour {
         if probability < 1.0 {
             Ok(Self { probability })
         } else {
-            Err(format!("`{s}` is not below 100 %/h: it is the share of instances interrupted within an hour"))
+            Err(format!(
+                "`{s}` is not below 100 %/h: it is the share of instances interrupted within an hour"
+            ))
         }
     }
 }
@@ -329,7 +339,11 @@ impl fmt::Display for Work {
         write!(f, "{} {}", self.amount, self.unit)
     }
 }
-quantity!(Work, "an amount of work such as 1.2e9 tokens", r"^[0-9.eE+]+ (tokens|samples|steps|jobs|requests)$|\$\{");
+quantity!(
+    Work,
+    "an amount of work such as 1.2e9 tokens",
+    r"^[0-9.eE+]+ (tokens|samples|steps|jobs|requests)$|\$\{"
+);
 
 /// How a bound compares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -347,8 +361,13 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    const ALL: [(&'static str, Self); 5] =
-        [(">=", Self::AtLeast), ("<=", Self::AtMost), ("==", Self::Equal), (">", Self::Above), ("<", Self::Below)];
+    const ALL: [(&'static str, Self); 5] = [
+        (">=", Self::AtLeast),
+        ("<=", Self::AtMost),
+        ("==", Self::Equal),
+        (">", Self::Above),
+        ("<", Self::Below),
+    ];
 
     /// Whether `value` meets the bound `limit`, both in one unit, unrounded.
     #[expect(clippy::float_cmp, reason = "`==` in a plan means exactly that number")]
@@ -436,7 +455,9 @@ impl Bound {
         };
         match unit {
             None if [Unit::RATIO, Unit::TIMES, Unit::COUNT].contains(metric) => Ok((*comparison, *limit)),
-            None => Err(format!("`{self}` has no unit: the metric is in {metric}, write \"{self} {metric}\"")),
+            None => {
+                Err(format!("`{self}` has no unit: the metric is in {metric}, write \"{self} {metric}\""))
+            }
             Some(unit) => match unit.convert(*limit, metric) {
                 Some(limit) => Ok((*comparison, limit)),
                 None => {
@@ -449,6 +470,91 @@ impl Bound {
     }
 }
 
+/// A level of a metric in a rule: a bare number, or text with a unit such as `70 %` or `180 s`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Level {
+    /// The number, in `unit`.
+    pub value: f64,
+    /// The unit as written; `None`: the metric's own, which must be one that cannot be mistaken.
+    pub unit: Option<Unit>,
+}
+
+impl Level {
+    /// The level in the unit of the metric.
+    ///
+    /// # Errors
+    /// As [`Bound::limit_in`].
+    pub fn value_in(&self, metric: &Unit) -> Result<f64, String> {
+        let bound =
+            Bound::Number { comparison: Comparison::Equal, limit: self.value, unit: self.unit.clone() };
+        bound.limit_in(metric).map(|(_, value)| value).map_err(|message| message.replace("== ", ""))
+    }
+}
+
+impl FromStr for Level {
+    type Err = String;
+    fn from_str(s: &str) -> Result<Self, String> {
+        let (sign, rest) = s.strip_prefix('-').map_or((1.0, s), |rest| (-1.0, rest));
+        let (n, unit) = split_number(rest);
+        let value =
+            number(n).map_err(|_| format!("`{s}` is no level: write 7, \"70 %\" or \"180 s\""))? * sign;
+        let Ok(unit) = unit.parse::<Unit>();
+        Ok(Self { value, unit: (!unit.as_str().is_empty()).then_some(unit) })
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.unit {
+            Some(unit) => write!(f, "{} {unit}", self.value),
+            None => write!(f, "{}", self.value),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Level {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        struct LevelVisitor;
+        impl serde::de::Visitor<'_> for LevelVisitor {
+            type Value = Level;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number, or text with a unit such as 70 % or 180 s")
+            }
+            fn visit_i64<E>(self, v: i64) -> Result<Level, E> {
+                Ok(Level { value: v as f64, unit: None })
+            }
+            fn visit_u64<E>(self, v: u64) -> Result<Level, E> {
+                Ok(Level { value: v as f64, unit: None })
+            }
+            fn visit_f64<E>(self, v: f64) -> Result<Level, E> {
+                Ok(Level { value: v, unit: None })
+            }
+            fn visit_str<E: serde::de::Error>(self, s: &str) -> Result<Level, E> {
+                s.trim().parse().map_err(E::custom)
+            }
+        }
+        d.deserialize_any(LevelVisitor)
+    }
+}
+
+impl Serialize for Level {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        match self.unit {
+            Some(_) => s.collect_str(self),
+            None => s.serialize_f64(self.value),
+        }
+    }
+}
+
+impl JsonSchema for Level {
+    fn schema_name() -> Cow<'static, str> {
+        "Level".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({ "type": ["number", "string"], "description": "a number, or text with a unit" })
+    }
+}
+
 /// A calendar date.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Date(pub jiff::civil::Date);
@@ -456,7 +562,10 @@ pub struct Date(pub jiff::civil::Date);
 impl FromStr for Date {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
-        let shape = s.len() == 10 && s.bytes().enumerate().all(|(i, b)| if i == 4 || i == 7 { b == b'-' } else { b.is_ascii_digit() });
+        let shape = s.len() == 10
+            && s.bytes()
+                .enumerate()
+                .all(|(i, b)| if i == 4 || i == 7 { b == b'-' } else { b.is_ascii_digit() });
         if !shape {
             return Err(format!("`{s}` is no date: write 2026-01-31"));
         }
