@@ -1,6 +1,7 @@
 //! planrun runs test plans for GPU platforms and fills a scorecard.
 pub mod findings;
 pub mod measure;
+pub mod plan;
 pub mod platform;
 pub mod probe;
 pub mod record;
