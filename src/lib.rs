@@ -5,6 +5,7 @@ pub mod findings;
 pub mod journal;
 pub mod measure;
 pub mod outcome;
+pub mod plan;
 pub mod platform;
 pub mod probe;
 pub mod readers;
