@@ -1,1 +1,4 @@
 //! The leaf: units, metrics, samples, summaries, money.
+
+pub mod bootstrap;
+pub mod summary;
