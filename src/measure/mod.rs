@@ -1,4 +1,5 @@
 //! The leaf: units, metrics, samples, summaries, money.
 
 pub mod bootstrap;
+pub mod steady;
 pub mod summary;
