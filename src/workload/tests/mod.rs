@@ -1,0 +1,1 @@
+//! Tests of the workload; the golden values come from `scripts/golden_gpt.py`.
