@@ -89,7 +89,7 @@ impl Spec {
         if !(self.seconds.is_finite() && self.seconds >= 0.0) {
             return Err(format!("seconds {} must be 0 or more", self.seconds));
         }
-        if self.warmup + self.steps == 0 && self.seconds == 0.0 {
+        if self.warmup == 0 && self.steps == 0 && self.seconds == 0.0 {
             return Err("steps or seconds must be above 0".into());
         }
         Ok(())
@@ -101,6 +101,12 @@ impl Spec {
             Mode::Weak => self.model.batch,
             Mode::Strong => self.model.batch / self.world,
         }
+    }
+
+    /// Whether the job is done after `steps` steps, of which those after the warm-up took `measured`.
+    pub fn is_enough(&self, steps: u64, measured: Duration) -> bool {
+        let target = self.warmup.saturating_add(self.steps);
+        steps >= target && measured.as_secs_f64() >= self.seconds
     }
 
     /// Tokens of the whole job in a step.
@@ -201,18 +207,18 @@ fn train(seat: &Seat, output: &mut dyn Write) -> Result<(), Stop> {
     for line in facts(spec) {
         print(line)?;
     }
-    let target = spec.warmup + spec.steps.max(1);
-    let mut measured_since = Instant::now();
+    let mut measured_since = None;
     loop {
         let started = Instant::now();
-        if trainer.step() == spec.warmup {
-            measured_since = started;
+        if trainer.step() >= spec.warmup {
+            measured_since.get_or_insert(started);
         }
         trainer.load(rank * sequences);
         let loaded = Instant::now();
         trainer.differentiate();
         // Rank 0 alone decides when to stop; its wish travels behind the gradient.
-        let enough = trainer.step() + 1 >= target && measured_since.elapsed().as_secs_f64() >= spec.seconds;
+        let enough = spec
+            .is_enough(trainer.step() + 1, measured_since.map_or(Duration::ZERO, |since| since.elapsed()));
         trainer.set_wish(if rank == 0 && enough { 1.0 } else { 0.0 });
         let differentiated = Instant::now();
         ring.mean(&mut trainer.gradient).map_err(Stop::Peer)?;
@@ -233,7 +239,7 @@ fn train(seat: &Seat, output: &mut dyn Write) -> Result<(), Stop> {
         print(serde_json::json!(line))?;
         if line.step == 1 || line.step.is_multiple_of(REPORT_EVERY) || last {
             let labels = [("step", line.step.to_string())];
-            print(metric("loss", f64::from(loss), &labels))?;
+            print(metric("loss", loss.into(), &labels))?;
             if !ring.agrees(trainer.digest()).map_err(Stop::Peer)? {
                 let words = format!("the ranks' parameters differ after step {}", line.step);
                 return Err(Stop::Wrong(words));
@@ -247,17 +253,16 @@ fn train(seat: &Seat, output: &mut dyn Write) -> Result<(), Stop> {
 
 /// What does not change during the job, as metric lines.
 fn facts(spec: &Spec) -> [serde_json::Value; 4] {
-    let count = |name, value: usize| metric(name, value as f64, &[]);
     [
-        metric("world", spec.world as f64, &[("device", "cpu".into())]),
-        count("parameters", spec.model.parameters()),
-        metric("flops_per_token", spec.model.flops_per_token() as f64, &[]),
-        count("cores_per_rank", spec.cores_per_rank),
+        metric("world", spec.world.into(), &[("device", "cpu".into())]),
+        metric("parameters", spec.model.parameters().into(), &[]),
+        metric("flops_per_token", spec.model.flops_per_token().into(), &[]),
+        metric("cores_per_rank", spec.cores_per_rank.into(), &[]),
     ]
 }
 
 /// A metric line of the contract for programs.
-fn metric(name: &str, value: f64, labels: &[(&str, String)]) -> serde_json::Value {
+fn metric(name: &str, value: serde_json::Value, labels: &[(&str, String)]) -> serde_json::Value {
     let mut line = serde_json::json!({ "metric": name, "value": value, "unit": "1" });
     if !labels.is_empty() {
         let labels: serde_json::Map<_, _> =

@@ -97,7 +97,7 @@ impl Trainer {
     }
 
     /// Computes the gradient of the rank's mean loss and returns that loss, in nats per token.
-    pub(super) fn differentiate(&mut self) -> f32 {
+    pub(super) fn differentiate(&mut self) -> f64 {
         let tokens = self.sequences * self.config.sequence;
         let weight = 1.0 / tokens as f32;
         let (layout, parameters) = (&self.layout, &self.parameters[..]);
@@ -109,7 +109,7 @@ impl Trainer {
             loss
         };
         let Some((own, others)) = self.shares.split_first_mut() else { return 0.0 };
-        let loss: f64 = thread::scope(|scope| {
+        let sum: f64 = thread::scope(|scope| {
             let handles: Vec<_> = others
                 .iter_mut()
                 .map(|share| {
@@ -127,8 +127,9 @@ impl Trainer {
         for share in others {
             gradient.iter_mut().zip(&share.gradient).for_each(|(sum, own)| *sum += own);
         }
-        extra[0] = (loss / tokens as f64) as f32;
-        extra[0]
+        let loss = sum / tokens as f64;
+        extra[0] = loss as f32;
+        loss
     }
 
     /// The mean loss behind the gradient: of this rank, or of the job once the ranks have summed.
