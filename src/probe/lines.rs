@@ -114,6 +114,14 @@ impl Facts {
         }
     }
 
+    /// Like [`Facts::put`] for what every host has: where it is not there, it is hidden.
+    pub fn put_always<V: Into<Value>>(&mut self, name: impl Into<String>, found: Result<V, Missing>) {
+        match found {
+            Err(Missing::NotThere) => self.set_unreadable(name, "hidden: there is no such file on this host"),
+            other => self.put(name, other),
+        }
+    }
+
     /// Takes in one line of a probe's output; false when it is no fact line.
     pub fn accept(&mut self, line: &Value) -> bool {
         let Some(name) = line.get("fact").and_then(Value::as_str) else { return false };

@@ -55,15 +55,19 @@ impl Cgroups {
     /// # Errors
     /// `NotThere` on a system without control groups.
     pub(crate) fn find(root: &Root) -> Result<Self, Missing> {
-        let version = if root.volume(MOUNT)?.kind == "cgroup2" {
+        let groups = root.text("/proc/self/cgroup")?;
+        let mounted = root.volume(MOUNT).map_err(|missing| match missing {
+            Missing::NotThere => Missing::Unreadable(format!("{MOUNT} is hidden")),
+            unreadable @ Missing::Unreadable(_) => unreadable,
+        })?;
+        let version = if mounted.kind == "cgroup2" {
             Version::V2
         } else if root.volume(&format!("{MOUNT}/unified")).is_ok_and(|volume| volume.kind == "cgroup2") {
             Version::Hybrid
         } else {
             Version::V1
         };
-        let memberships = root
-            .text("/proc/self/cgroup")?
+        let memberships = groups
             .lines()
             .filter_map(|line| {
                 let mut parts = line.splitn(3, ':').skip(1);

@@ -15,8 +15,8 @@ use crate::probe::text::clean;
 
 pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
     read_model(root, facts);
-    facts.put("cpu.logical", online(root));
-    facts.put("cpu.affinity", affinity(root));
+    facts.put_always("cpu.logical", online(root));
+    facts.put_always("cpu.affinity", affinity(root));
     match Cgroups::find(root) {
         Ok(cgroups) => {
             facts.set("cgroup.version", cgroups.version.name());
@@ -32,15 +32,15 @@ pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
     for what in ["cpu", "io", "memory"] {
         facts.put(format!("pressure.{what}_share"), pressure(root, what));
     }
-    facts.put("cpu.steal_share", Times::read(root).map(|times| times.steal_share()));
+    facts.put_always("cpu.steal_share", Times::read(root).map(Times::steal_share));
 }
 
 fn read_model(root: &Root, facts: &mut Facts) {
     let text = match root.text("/proc/cpuinfo") {
         Ok(text) => text,
         Err(missing) => {
-            facts.put("cpu.model", Err::<String, _>(missing.clone()));
-            facts.put("cpu.sockets", Err::<u64, _>(missing));
+            facts.put_always("cpu.model", Err::<String, _>(missing.clone()));
+            facts.put_always("cpu.sockets", Err::<u64, _>(missing));
             return;
         }
     };
@@ -241,8 +241,8 @@ pub(super) fn read_steal_sample(root: &Root, spec: &FactsSpec, facts: &mut Facts
             Err(unreadable("the processor's counters did not advance"))
         }
     });
-    facts.put("cpu.steal_share_sample", sample.clone().map(|(share, _)| share));
-    facts.put("cpu.steal_sample_ticks", sample.map(|(_, ticks)| ticks));
+    facts.put_always("cpu.steal_share_sample", sample.clone().map(|(share, _)| share));
+    facts.put_always("cpu.steal_sample_ticks", sample.map(|(_, ticks)| ticks));
 }
 
 /// The share of the last 10 s in which some task was held up.
@@ -262,10 +262,10 @@ pub(super) fn count_list(list: &str) -> Result<u64, Missing> {
     let odd = || unreadable(format!("`{}` is no list of processors", clean(list.as_bytes())));
     let mut count = 0_u64;
     for part in list.split(',').filter(|part| !part.trim().is_empty()) {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let first: u64 = first.trim().parse().map_err(|_| odd())?;
-        let last: u64 = last.trim().parse().map_err(|_| odd())?;
-        count += last.checked_sub(first).filter(|span| *span < 1 << 20).ok_or_else(odd)? + 1;
+        let (from, to) = part.split_once('-').unwrap_or((part, part));
+        let from: u64 = from.trim().parse().map_err(|_| odd())?;
+        let to: u64 = to.trim().parse().map_err(|_| odd())?;
+        count += to.checked_sub(from).filter(|span| *span < 1 << 20).ok_or_else(odd)? + 1;
     }
     if count == 0 { Err(odd()) } else { Ok(count) }
 }

@@ -23,7 +23,7 @@ pub(super) fn read(root: &Root, spec: &FactsSpec, facts: &mut Facts) {
                 read_device(root, name, facts);
             }
         }
-        Err(missing) => facts.put("disk.count", Err::<u64, _>(missing)),
+        Err(missing) => facts.put_always("disk.count", Err::<u64, _>(missing)),
     }
     for path in &spec.mounts {
         let name = format!("mount.{}", name_part(path));

@@ -96,7 +96,7 @@ fn hypervisor(
         FIRMWARE.iter().find(|(start, _)| text.starts_with(start)).map(|(_, kind)| (*kind).to_owned())
     });
     // Whole machines of a cloud carry the cloud's name too.
-    let metal = product_name.ends_with(".metal") || product_name.contains(".metal-");
+    let metal = product_name.split('.').any(|part| part == "metal" || part.starts_with("metal-"));
     match (flagged, named) {
         (Some(true), Some(kind)) => Ok(kind),
         (Some(true), None) => Ok("unknown".into()),

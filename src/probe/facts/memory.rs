@@ -14,9 +14,9 @@ use crate::probe::text::name_part;
 
 pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
     let total = meminfo(root, "MemTotal");
-    facts.put("memory.total_bytes", total.clone());
-    facts.put("memory.available_bytes", meminfo(root, "MemAvailable"));
-    facts.put("memory.swap_bytes", meminfo(root, "SwapTotal"));
+    facts.put_always("memory.total_bytes", total.clone());
+    facts.put_always("memory.available_bytes", meminfo(root, "MemAvailable"));
+    facts.put_always("memory.swap_bytes", meminfo(root, "SwapTotal"));
     let cgroups = Cgroups::find(root);
     let limit = match &cgroups {
         Ok(cgroups) => memory_limit(root, cgroups).map(|limit| limit.map(|(bytes, _)| bytes)),
@@ -25,11 +25,11 @@ pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
     };
     facts.put("memory.limit_bytes", limit.clone().and_then(|limit| limit.ok_or(Missing::NotThere)));
     // Without knowing the limit, the machine's memory would be a guess.
-    facts.put(
+    facts.put_always(
         "memory.effective_bytes",
         limit.and_then(|limit| Ok(limit.map_or(total.clone()?, |l| l.min(total.unwrap_or(l))))),
     );
-    facts.put("memory.oom_kills", oom_kills(root, cgroups.as_ref().ok()));
+    facts.put_always("memory.oom_kills", oom_kills(root, cgroups.as_ref().ok()));
     facts.put("memory.huge_pages", huge_pages(root));
     match root.volume("/dev/shm") {
         Ok(shm) => {
@@ -38,7 +38,7 @@ pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
         }
         Err(missing) => facts.put("shm.bytes", Err::<u64, _>(missing)),
     }
-    read_limits(root, cgroups.as_ref().ok(), facts);
+    read_limits(root, &cgroups, facts);
     read_numa(root, facts);
 }
 
@@ -86,7 +86,7 @@ fn huge_pages(root: &Root) -> Result<String, Missing> {
     mode.ok_or(Missing::Unreadable(format!("`{line}` has no mode in brackets")))
 }
 
-fn read_limits(root: &Root, cgroups: Option<&Cgroups>, facts: &mut Facts) {
+fn read_limits(root: &Root, cgroups: &Result<Cgroups, Missing>, facts: &mut Facts) {
     let limits = [
         (Resource::Memlock, "limit.memlock_bytes", Some("limit.memlock_hard_bytes")),
         (Resource::Nofile, "limit.nofile", Some("limit.nofile_hard")),
@@ -99,7 +99,7 @@ fn read_limits(root: &Root, cgroups: Option<&Cgroups>, facts: &mut Facts) {
             facts.put(hard, limit.hard.ok_or(Missing::NotThere));
         }
     }
-    let pids = cgroups.map_or(Ok(None), |cgroups| {
+    let pids = cgroups.clone().and_then(|cgroups| {
         let pids = cgroups.controller(root, "pids");
         pids.tightest(root, |root, folder| limit_file(root, &format!("{folder}/pids.max")))
     });

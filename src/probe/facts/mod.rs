@@ -35,9 +35,9 @@ pub struct FactsSpec {
     pub root: String,
     /// Paths whose file systems are described; default `/` and `/tmp`.
     pub mounts: Vec<String>,
-    /// The Python interpreter that is asked for PyTorch; default `python3`.
+    /// The Python interpreter that is asked for `PyTorch`; default `python3`.
     pub python: String,
-    /// False to start no interpreter (an import of PyTorch can take 20 s of CPU time).
+    /// False to start no interpreter (an import of `PyTorch` can take 20 s of CPU time).
     pub ask_python: bool,
     /// How long the steal counters are watched, in seconds; default 0.2.
     pub sample_seconds: f64,
@@ -170,7 +170,7 @@ pub(super) fn run(spec: Value, out: &mut dyn Write) -> Result<(), ProbeError> {
     Ok(())
 }
 
-/// Every fact of a host; takes as long as the steal sample and the import of PyTorch.
+/// Every fact of a host; takes as long as the steal sample and the import of `PyTorch`.
 pub fn collect(root: &Root, spec: &FactsSpec) -> Facts {
     let mut all = Facts::new();
     for group in groups(root, spec) {

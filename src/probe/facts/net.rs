@@ -20,7 +20,7 @@ pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
                 read_interface(root, name, facts);
             }
         }
-        Err(missing) => facts.put("nic.count", Err::<u64, _>(missing)),
+        Err(missing) => facts.put_always("nic.count", Err::<u64, _>(missing)),
     }
     match root.list("/sys/class/infiniband") {
         Ok(names) => {

@@ -19,7 +19,7 @@ const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 const HELPER_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
-    facts.put("os.kernel", root.line("/proc/sys/kernel/osrelease"));
+    facts.put_always("os.kernel", root.line("/proc/sys/kernel/osrelease"));
     facts.set("os.arch", root.system().arch());
     facts.put("os.name", pretty_name(root));
     facts.put("os.libc", libc(root));
@@ -28,9 +28,9 @@ pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
         "os.clock_source",
         root.line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
     );
-    facts.put("host.boot_id", root.line("/proc/sys/kernel/random/boot_id"));
+    facts.put_always("host.boot_id", root.line("/proc/sys/kernel/random/boot_id"));
     facts.put("host.machine_digest", machine_digest(root));
-    facts.put("host.uptime_seconds", uptime(root));
+    facts.put_always("host.uptime_seconds", uptime(root));
     read_own_name(root, facts);
 }
 
@@ -82,7 +82,8 @@ fn machine_digest(root: &Root) -> Result<String, Missing> {
         return Err(Missing::NotThere);
     }
     let digest = Sha256::digest(id.as_bytes());
-    Ok(digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    let head = digest.iter().take(8).fold(0_u64, |head, byte| head << 8 | u64::from(*byte));
+    Ok(format!("{head:016x}"))
 }
 
 fn uptime(root: &Root) -> Result<f64, Missing> {
@@ -97,9 +98,9 @@ fn uptime(root: &Root) -> Result<f64, Missing> {
 /// a name that leads nowhere makes it wait until its timeout, or never start.
 fn read_own_name(root: &Root, facts: &mut Facts) {
     let name = root.line("/proc/sys/kernel/hostname").or_else(|_| root.line("/etc/hostname"));
-    facts.put("host.name", name.clone());
+    facts.put_always("host.name", name.clone());
     let addresses = name.and_then(|name| root.system().resolve(&name, RESOLVE_LIMIT));
-    facts.put("host.own_name_resolves", addresses.clone().map(|all| !all.is_empty()));
+    facts.put_always("host.own_name_resolves", addresses.clone().map(|all| !all.is_empty()));
     if let Ok(all) = addresses
         && !all.is_empty()
     {

@@ -1,4 +1,4 @@
-//! Software that a training job stands on: Python, PyTorch, the CUDA toolkit, container runtimes.
+//! Software that a training job stands on: Python, `PyTorch`, the CUDA toolkit, container runtimes.
 //!
 //! Here: what is installed, asked of the programs themselves within a time limit. Not here:
 //! whether the parts fit together ([`crate::probe::checks`]).
@@ -17,7 +17,7 @@ use crate::probe::text::clean;
 
 /// How long `nvcc` and the like may take.
 const HELPER_LIMIT: Duration = Duration::from_secs(5);
-/// How long the import of PyTorch and the start of CUDA may take.
+/// How long the import of `PyTorch` and the start of CUDA may take.
 const TORCH_LIMIT: Duration = Duration::from_secs(20);
 /// Stands before the answer, since any imported module may print.
 const MARK: &str = "planrun-python ";
