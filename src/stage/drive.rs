@@ -83,8 +83,8 @@ pub struct Drive<'a> {
     pub quick: bool,
     /// What earlier variants found.
     pub earlier: &'a [Earlier],
-    /// Takes what the stage tells.
-    pub tell: &'a mut (dyn FnMut(Tell) + Send),
+    /// Takes what the stage tells; a copy of it may be used while the drive is busy.
+    pub tell: tokio::sync::mpsc::UnboundedSender<Tell>,
 }
 
 impl Drive<'_> {
@@ -99,19 +99,35 @@ impl Drive<'_> {
         })?;
         if !values.is_empty() {
             let (name, unit, better) = (metric.name.to_owned(), metric.unit.clone(), metric.better);
-            (self.tell)(Tell::Found(Found { name, labels, unit, better, values }));
+            self.say(Tell::Found(Found { name, labels, unit, better, values }));
         }
         Ok(())
     }
 
+    /// Tells anything. Nobody listens any more only when the task is over.
+    pub fn say(&mut self, tell: Tell) {
+        let _ = self.tell.send(tell);
+    }
+
+    /// Tells values of the declared metric of that name; a name that the stage does not declare says nothing.
+    ///
+    /// # Errors
+    /// As [`Self::found`].
+    pub fn figure(&mut self, of: &[Metric], name: &str, labels: &Labels, values: &[f64]) -> Result<(), Outcome> {
+        match of.iter().find(|m| m.name == name) {
+            Some(metric) => self.found(metric, labels.clone(), values),
+            None => Ok(()),
+        }
+    }
+
     /// Tells something that the report shows.
     pub fn warn(&mut self, text: impl Into<String>) {
-        (self.tell)(Tell::Note(true, text.into()));
+        self.say(Tell::Note(true, text.into()));
     }
 
     /// Tells something for the curious.
     pub fn note(&mut self, text: impl Into<String>) {
-        (self.tell)(Tell::Note(false, text.into()));
+        self.say(Tell::Note(false, text.into()));
     }
 
     /// The number of accelerators that the variant asks for, or `otherwise`.

@@ -117,7 +117,7 @@ impl Host {
         Self { down, up, tap, folder, cpus, next: 0, running, beside, ended }
     }
 
-    async fn tell(&self, down: Down) -> Result<(), Outcome> {
+    async fn tell(&mut self, down: Down) -> Result<(), Outcome> {
         self.down.send(down).await.map_err(|_| contact_lost())
     }
 
@@ -125,7 +125,7 @@ impl Host {
         self.up.recv().await.ok_or_else(contact_lost)
     }
 
-    /// Starts a program beside; its output goes to the log and to [`Self::said_beside`].
+    /// Starts a program beside; its output goes to the log and to [`Self::said_by`].
     ///
     /// # Errors
     /// When contact is lost.
@@ -162,9 +162,11 @@ impl Host {
         let own = self.start(run).await?;
         let mut errors = Lines::default();
         let mut last_words = std::collections::VecDeque::new();
+        let mut latest = 0.0;
         loop {
             match self.hear().await? {
                 Up::Output { id, stream, at, data } if id == own => {
+                    latest = at;
                     self.tap.output(role, stream, &data.0);
                     match stream {
                         Stream::Out => {
@@ -183,7 +185,7 @@ impl Host {
                 }
                 Up::End { id, status, seconds } if id == own => {
                     if let Some((_, mut lines)) = self.running.remove(&own) {
-                        lines.end(|text| each(Line { stream: Stream::Out, at: f64::MAX, text }));
+                        lines.end(|text| each(Line { stream: Stream::Out, at: latest, text }));
                     }
                     errors.end(|text| last_words.push_back(text.to_owned()));
                     return Ok(Ended { status, seconds, last_words: last_words.into() });
@@ -223,9 +225,9 @@ impl Host {
         }
     }
 
-    /// What programs beside have said since the last call.
-    pub fn said_beside(&mut self) -> Vec<(Role, String)> {
-        std::mem::take(&mut self.beside)
+    /// What the programs of a role beside have said on standard output since the last call, line by line.
+    pub fn said_by(&mut self, role: Role) -> Vec<String> {
+        self.beside.extract_if(.., |(r, _)| *r == role).map(|(_, line)| line).collect()
     }
 
     /// How a program beside ended, if it did.
@@ -315,6 +317,25 @@ impl Ended {
         };
         Err(Outcome::new(OutcomeKind::Failed, cause, format!("{what} {how}{said}")))
     }
+}
+
+/// The outcome of a probe's end; its exit codes tell more than those of other programs.
+///
+/// # Errors
+/// How the task ended, when the probe did not end well.
+pub fn check_probe(ended: &Ended, what: &str) -> Result<(), Outcome> {
+    let mut checked = ended.check(what);
+    if let (Err(outcome), Status::Exited(code)) = (&mut checked, &ended.status) {
+        let cause = match *code {
+            crate::probe::EXIT_WRONG_DATA => Cause::WrongData,
+            crate::probe::EXIT_DISK => Cause::Disk,
+            crate::probe::EXIT_NOT_THERE => Cause::NotThere,
+            _ => return checked,
+        };
+        let said = ended.last_words.iter().rfind(|l| !l.trim().is_empty()).map_or("", |l| l.as_str());
+        *outcome = Outcome::new(OutcomeKind::Failed, cause, format!("{what}: {}", printable(said)));
+    }
+    checked
 }
 
 /// Text from afar for one line of a report: no control characters, not too long.

@@ -3,12 +3,16 @@
 //! A stage knows neither journal nor score: it emits samples, facts, checks and notes, and ends in an outcome.
 
 pub mod command;
+pub mod drive;
+pub mod host;
 pub mod inventory;
+pub mod launch;
 pub mod program;
 pub mod scaling;
 pub mod soak;
 pub mod storage;
 pub mod throughput;
+pub mod training;
 
 use serde::Serialize;
 
@@ -108,6 +112,13 @@ macro_rules! spec {
             pub fn variants(&self) -> Vec<crate::measure::Labels> {
                 match self { $(Self::$variant(spec) => spec.variants()),* }
             }
+            /// Does the work of one task.
+            ///
+            /// # Errors
+            /// How the task ended, when not well.
+            pub async fn drive(&self, cx: &mut drive::Drive<'_>) -> Result<(), crate::outcome::Outcome> {
+                match self { $(Self::$variant(spec) => spec.drive(cx).await),* }
+            }
             /// Seconds that one task takes at least, as the options ask.
             pub fn at_least_seconds(&self) -> f64 {
                 match self { $(Self::$variant(spec) => spec.at_least_seconds()),* }
@@ -140,4 +151,12 @@ pub trait StageSpec {
     fn at_least_seconds(&self) -> f64 {
         0.0
     }
+    /// Does the work of one task, on the controller: programs on the host are started through [`drive::Drive`].
+    ///
+    /// # Errors
+    /// How the task ended, when not well.
+    fn drive(
+        &self,
+        cx: &mut drive::Drive<'_>,
+    ) -> impl Future<Output = Result<(), crate::outcome::Outcome>> + Send;
 }

@@ -3,11 +3,23 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::StageSpec;
-use crate::measure::{
-    Better, Metric, Unit,
-    quantity::{Bytes, Duration},
+use super::{
+    StageSpec,
+    drive::{Drive, Found, Tell},
+    host::{Run, check_probe, printable},
 };
+use crate::{
+    measure::{
+        Better, Metric, Unit,
+        quantity::{Bytes, Duration},
+    },
+    outcome::{Cause, Outcome, OutcomeKind},
+    readers::{JsonLines, Reader as _, Said},
+    wire::Stream,
+};
+
+/// No more than this is written in a rehearsal.
+const QUICK_BYTES: f64 = 32.0 * 1024.0 * 1024.0;
 
 /// Options of `storage`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -89,5 +101,49 @@ impl StageSpec for Storage {
 
     fn at_least_seconds(&self) -> f64 {
         self.at_least.map_or(0.0, |d| d.seconds)
+    }
+
+    async fn drive(&self, cx: &mut Drive<'_>) -> Result<(), Outcome> {
+        let size = if cx.quick { self.size.bytes.min(QUICK_BYTES) } else { self.size.bytes };
+        let seconds = self.at_least.map_or(0.0, |d| d.seconds);
+        let spec = serde_json::json!({
+            "path": self.path.clone().unwrap_or_else(|| cx.host.folder.clone()),
+            "size_bytes": size as u64,
+            "seconds": if cx.quick { seconds.min(1.0) } else { seconds },
+            "small_files": if cx.quick { self.small_files.min(50) } else { self.small_files },
+        });
+        let (mut said, mut reader, queue) = (Vec::new(), JsonLines, cx.tell.clone());
+        let mut found = 0_usize;
+        let run = Run::probe("main", "storage", &spec);
+        let ended = cx
+            .host
+            .run(run, |line| {
+                if line.stream != Stream::Out {
+                    return;
+                }
+                reader.line(line.text, &mut said);
+                for what in said.drain(..) {
+                    match what {
+                        Said::Number { name, value, labels, .. } => {
+                            let Some(metric) = Self::METRICS.iter().find(|m| m.name == name) else { continue };
+                            found += 1;
+                            let (unit, better) = (metric.unit.clone(), metric.better);
+                            let _ = queue.send(Tell::Found(Found { name, labels, unit, better, values: vec![value] }));
+                        }
+                        Said::Note(text) => drop(queue.send(Tell::Note(true, printable(&text)))),
+                        Said::Fact { name, value: Some(value), .. } => drop(queue.send(Tell::Fact(name, value))),
+                        _ => {}
+                    }
+                }
+            })
+            .await?;
+        check_probe(&ended, "the storage probe")?;
+        if self.upload.is_some() {
+            cx.warn("upload was not measured: this version sends no data set");
+        }
+        if found == 0 {
+            return Err(Outcome::new(OutcomeKind::Failed, Cause::NoStepRecorded, "the storage probe measured nothing"));
+        }
+        Ok(())
     }
 }
