@@ -17,6 +17,7 @@ mod text;
 pub mod facts;
 pub mod lines;
 pub mod root;
+pub mod telemetry;
 
 /// The longest spec that is read from stdin, in bytes.
 const MAX_SPEC: u64 = 1 << 20;
@@ -32,8 +33,10 @@ pub struct Probe {
 }
 
 /// Every probe that this binary can run; a new one is a file and a line here.
-pub const PROBES: &[Probe] =
-    &[Probe { kind: "facts", about: "host facts that need no accelerator", run: facts::run }];
+pub const PROBES: &[Probe] = &[
+    Probe { kind: "facts", about: "host facts that need no accelerator", run: facts::run },
+    Probe { kind: "telemetry", about: "load of the host, until stdin closes", run: telemetry::run },
+];
 
 /// Runs the probe `kind` with its JSON `spec` and writes its JSON lines to `out`.
 ///

@@ -172,11 +172,6 @@ impl Controller {
         }
         Err(Missing::NotThere)
     }
-
-    /// The topmost folder that can be seen.
-    pub(crate) fn top(&self) -> &str {
-        self.folders.last().map_or(MOUNT, String::as_str)
-    }
 }
 
 /// A limit file that holds `max` or a number; v1's huge number means none as well.

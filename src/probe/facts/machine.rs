@@ -40,7 +40,8 @@ pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
     facts.put("machine.product", product);
 }
 
-fn container(root: &Root) -> Result<String, Missing> {
+/// What kind of container this is; `NotThere` for none.
+pub(crate) fn container(root: &Root) -> Result<String, Missing> {
     if root.exists("/var/run/secrets/kubernetes.io") || root.exists("/run/secrets/kubernetes.io") {
         return Ok("kubernetes".into());
     }

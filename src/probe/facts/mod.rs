@@ -16,12 +16,12 @@ use super::root::Root;
 use super::{ProbeError, parse_spec};
 
 pub(crate) mod cgroup;
-mod cpu;
-mod disk;
+pub(crate) mod cpu;
+pub(crate) mod disk;
 mod gpu;
-mod machine;
-mod memory;
-mod net;
+pub(crate) mod machine;
+pub(crate) mod memory;
+pub(crate) mod net;
 mod os;
 mod software;
 
