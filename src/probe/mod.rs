@@ -14,10 +14,20 @@ use serde_json::Value;
 mod child;
 mod text;
 
+mod clock;
 pub mod facts;
 pub mod lines;
 pub mod root;
 pub mod telemetry;
+
+/// Exit code of a probe that read other data than it wrote.
+pub const EXIT_WRONG_DATA: i32 = 65;
+/// Exit code of a probe that lacks something on the host.
+pub const EXIT_NOT_THERE: i32 = 69;
+/// Exit code of a probe that may not or cannot use the disk.
+pub const EXIT_DISK: i32 = 73;
+/// Exit code of a probe that failed otherwise.
+pub const EXIT_FAILED: i32 = 70;
 
 /// The longest spec that is read from stdin, in bytes.
 const MAX_SPEC: u64 = 1 << 20;
@@ -35,6 +45,7 @@ pub struct Probe {
 /// Every probe that this binary can run; a new one is a file and a line here.
 pub const PROBES: &[Probe] = &[
     Probe { kind: "facts", about: "host facts that need no accelerator", run: facts::run },
+    Probe { kind: "clock", about: "the wall clock beside the monotonic one, each second", run: clock::run },
     Probe { kind: "telemetry", about: "load of the host, until stdin closes", run: telemetry::run },
 ];
 
@@ -149,6 +160,16 @@ impl ProbeError {
                 io::ErrorKind::NotFound => "not_found",
                 _ => "io_error",
             },
+        }
+    }
+
+    /// The exit code of the process that runs the probe.
+    pub fn exit_code(&self) -> i32 {
+        match self.cause() {
+            "wrong_data" => EXIT_WRONG_DATA,
+            "refused" | "disk_full" | "quota_exceeded" | "read_only" | "no_permission" => EXIT_DISK,
+            "not_found" => EXIT_NOT_THERE,
+            _ => EXIT_FAILED,
         }
     }
 

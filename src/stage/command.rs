@@ -35,14 +35,12 @@ fn one() -> u32 {
 impl StageSpec for CommandStage {
     const KIND: &'static str = "command";
     const DOC: &'static str = "anything: the user's own program, read by a declared reader";
-    const METRICS: &'static [Metric] = &[
-        Metric::new(
-            "seconds",
-            Unit::SECONDS,
-            Better::Lower,
-            "how long the program ran, by the host's monotonic clock",
-        ),
-    ];
+    const METRICS: &'static [Metric] = &[Metric::new(
+        "seconds",
+        Unit::SECONDS,
+        Better::Lower,
+        "how long the program ran, by the host's monotonic clock",
+    )];
     const OPEN: bool = true;
 
     fn workload(&self) -> Option<&At<String>> {
@@ -51,7 +49,12 @@ impl StageSpec for CommandStage {
 
     async fn drive(&self, cx: &mut Drive<'_>) -> Result<(), Outcome> {
         let amount = Amount::asked(if cx.quick { 20 } else { 200 }, None, cx.quick);
-        let ask = Ask { gpus: self.gpus, amount, mode: Mode::Weak, cores_per_rank: cx.host.cpus / self.gpus.max(1) };
+        let ask = Ask {
+            gpus: self.gpus,
+            amount,
+            mode: Mode::Weak,
+            cores_per_rank: cx.host.cpus / self.gpus.max(1),
+        };
         let queue = cx.tell.clone();
         let (mut unreadable, mut said_anything) = (0_usize, false);
         let mut each = |said: Said, _at: f64| {

@@ -95,7 +95,11 @@ impl Drive<'_> {
     pub fn found(&mut self, metric: &Metric, labels: Labels, values: &[f64]) -> Result<(), Outcome> {
         let finite: Result<Vec<Finite>, _> = values.iter().map(|v| Finite::new(*v)).collect();
         let values = finite.map_err(|e| {
-            Outcome::new(OutcomeKind::Implausible, Cause::Impossible, format!("{} came out as {e}", metric.name))
+            Outcome::new(
+                OutcomeKind::Implausible,
+                Cause::Impossible,
+                format!("{} came out as {e}", metric.name),
+            )
         })?;
         if !values.is_empty() {
             let (name, unit, better) = (metric.name.to_owned(), metric.unit.clone(), metric.better);
@@ -113,7 +117,13 @@ impl Drive<'_> {
     ///
     /// # Errors
     /// As [`Self::found`].
-    pub fn figure(&mut self, of: &[Metric], name: &str, labels: &Labels, values: &[f64]) -> Result<(), Outcome> {
+    pub fn figure(
+        &mut self,
+        of: &[Metric],
+        name: &str,
+        labels: &Labels,
+        values: &[f64],
+    ) -> Result<(), Outcome> {
         match of.iter().find(|m| m.name == name) {
             Some(metric) => self.found(metric, labels.clone(), values),
             None => Ok(()),

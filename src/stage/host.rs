@@ -2,10 +2,7 @@
 //!
 //! Above the wire and below every stage. It neither knows how bytes travel nor what a program measures.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    path::Path,
-};
+use std::{collections::BTreeMap, path::Path};
 
 use tokio::sync::mpsc;
 
@@ -21,6 +18,8 @@ pub trait Tap: Send {
     fn output(&mut self, role: &str, stream: Stream, bytes: &[u8]);
     /// Takes the next bytes of a fetched file.
     fn artifact(&mut self, path: &str, bytes: &[u8], last: bool);
+    /// Takes a line that a program beside said, if it is meant for the tap; else the stage may ask for it.
+    fn takes(&mut self, role: &str, line: &str) -> bool;
 }
 
 /// What a program is to its task; names its log.
@@ -29,15 +28,17 @@ pub type Role = &'static str;
 /// The role of the sampler that runs beside every task.
 pub const TELEMETRY: Role = "telemetry";
 
-/// A host that a task runs on.
+/// A host that tasks run on, one after the other.
 pub struct Host {
     down: mpsc::Sender<Down>,
     up: mpsc::Receiver<Up>,
-    tap: Box<dyn Tap>,
+    tap: Option<Box<dyn Tap>>,
     /// The task's folder on the host.
     pub folder: String,
     /// Logical CPUs that tasks may use there.
     pub cpus: u32,
+    /// When anything was last heard from it.
+    pub heard: std::time::Instant,
     next: u32,
     /// Programs that were started and have not ended.
     running: BTreeMap<u32, (Role, Lines)>,
@@ -105,16 +106,51 @@ const LAST_WORDS: usize = 8;
 const MOST_BESIDE: usize = 100_000;
 
 impl Host {
-    /// A host over an open link whose agent has begun the task in `folder`.
-    pub fn new(
-        down: mpsc::Sender<Down>,
-        up: mpsc::Receiver<Up>,
-        tap: Box<dyn Tap>,
-        folder: String,
-        cpus: u32,
-    ) -> Self {
+    /// A host over an open link to its agent.
+    pub fn new(down: mpsc::Sender<Down>, up: mpsc::Receiver<Up>, cpus: u32) -> Self {
+        let heard = std::time::Instant::now();
         let (running, beside, ended) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { down, up, tap, folder, cpus, next: 0, running, beside, ended }
+        Self { down, up, tap: None, folder: String::new(), cpus, heard, next: 0, running, beside, ended }
+    }
+
+    /// Begins a task: the agent makes its folder, raw output goes to `tap`.
+    ///
+    /// # Errors
+    /// When contact is lost or the folder cannot be made.
+    pub async fn begin(&mut self, task: &str, tap: Box<dyn Tap>) -> Result<(), Outcome> {
+        self.tap = Some(tap);
+        self.running.clear();
+        self.beside.clear();
+        self.ended.clear();
+        self.tell(Down::Begin { task: task.to_owned() }).await?;
+        loop {
+            match self.hear().await? {
+                Up::Begun { folder } => {
+                    self.folder = folder;
+                    return Ok(());
+                }
+                other => self.beside(other)?,
+            }
+        }
+    }
+
+    /// Ends the task: the agent ends all that it started and removes its folder. Returns how many processes had to be
+    /// ended, and which could not be.
+    ///
+    /// # Errors
+    /// When contact is lost.
+    pub async fn finish(&mut self) -> Result<(u32, Vec<u32>), Outcome> {
+        self.tell(Down::Finish).await?;
+        loop {
+            match self.hear().await? {
+                Up::Finished { ended, stuck } => {
+                    self.tap = None;
+                    return Ok((ended, stuck));
+                }
+                // What goes wrong now does not change how the task ended.
+                other => drop(self.beside(other)),
+            }
+        }
     }
 
     async fn tell(&mut self, down: Down) -> Result<(), Outcome> {
@@ -122,7 +158,15 @@ impl Host {
     }
 
     async fn hear(&mut self) -> Result<Up, Outcome> {
-        self.up.recv().await.ok_or_else(contact_lost)
+        let up = self.up.recv().await.ok_or_else(contact_lost)?;
+        self.heard = std::time::Instant::now();
+        Ok(up)
+    }
+
+    fn log(&mut self, role: Role, stream: Stream, bytes: &[u8]) {
+        if let Some(tap) = &mut self.tap {
+            tap.output(role, stream, bytes);
+        }
     }
 
     /// Starts a program beside; its output goes to the log and to [`Self::said_by`].
@@ -167,7 +211,7 @@ impl Host {
             match self.hear().await? {
                 Up::Output { id, stream, at, data } if id == own => {
                     latest = at;
-                    self.tap.output(role, stream, &data.0);
+                    self.log(role, stream, &data.0);
                     match stream {
                         Stream::Out => {
                             if let Some((_, lines)) = self.running.get_mut(&own) {
@@ -199,12 +243,17 @@ impl Host {
     fn beside(&mut self, up: Up) -> Result<(), Outcome> {
         match up {
             Up::Output { id, stream, data, .. } => {
+                let role = self.running.get(&id).map(|(role, _)| *role);
+                if let Some(role) = role {
+                    self.log(role, stream, &data.0);
+                }
                 if let Some((role, lines)) = self.running.get_mut(&id) {
-                    self.tap.output(role, stream, &data.0);
                     if stream == Stream::Out {
+                        let (beside, tap) = (&mut self.beside, &mut self.tap);
                         lines.take(&data.0, |text| {
-                            if self.beside.len() < MOST_BESIDE {
-                                self.beside.push((role, text.to_owned()));
+                            let taken = tap.as_mut().is_some_and(|tap| tap.takes(role, text));
+                            if !taken && beside.len() < MOST_BESIDE {
+                                beside.push((*role, text.to_owned()));
                             }
                         });
                     }
@@ -271,16 +320,11 @@ impl Host {
     /// When contact is lost.
     pub async fn get(&mut self, path: &str, dir: Option<String>, limit: u64) -> Result<Vec<String>, Outcome> {
         self.tell(Down::Get { path: path.to_owned(), dir, limit }).await?;
-        // A name that the host makes up must not become a file elsewhere; the tap checks it, too.
-        let mut open = BTreeSet::new();
         loop {
             match self.hear().await? {
                 Up::File { path, data, last } => {
-                    self.tap.artifact(&path, &data.0, last);
-                    if last {
-                        open.remove(&path);
-                    } else {
-                        open.insert(path);
+                    if let Some(tap) = &mut self.tap {
+                        tap.artifact(&path, &data.0, last);
                     }
                 }
                 Up::Sent { left_out } => return Ok(left_out),
@@ -304,12 +348,16 @@ impl Ended {
         let said = said.map_or_else(String::new, |line| format!(": {}", printable(line)));
         let (cause, how) = match &self.status {
             Status::Exited(0) => return Ok(()),
-            Status::Exited(127) => (Cause::CommandNotFound, "ended with code 127, a shell's code for `not found`".to_owned()),
+            Status::Exited(127) => {
+                (Cause::CommandNotFound, "ended with code 127, a shell's code for `not found`".to_owned())
+            }
             Status::Exited(code) => (Cause::CommandFailed, format!("ended with code {code}")),
             Status::Signalled { oom: true, .. } => {
                 (Cause::OomKilled, "was killed by the kernel for want of memory".to_owned())
             }
-            Status::Signalled { signal, .. } => (Cause::KilledBySignal, format!("was ended by signal {signal}")),
+            Status::Signalled { signal, .. } => {
+                (Cause::KilledBySignal, format!("was ended by signal {signal}"))
+            }
             Status::NotStarted { reason, missing } => {
                 let cause = if *missing { Cause::CommandNotFound } else { Cause::CommandFailed };
                 (cause, format!("could not be started: {reason}"))

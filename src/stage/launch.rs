@@ -80,7 +80,9 @@ async fn run_reference(
         return Err(Outcome::new(OutcomeKind::Unsupported, Cause::NotThere, reason));
     }
     if reference.precision != Precision::Fp32 {
-        cx.note(format!("workload `{name}` ran in fp32: on CPU cores the reference workload knows no other precision"));
+        cx.note(format!(
+            "workload `{name}` ran in fp32: on CPU cores the reference workload knows no other precision"
+        ));
     }
     let spec = serde_json::json!({
         "model": {
@@ -120,7 +122,9 @@ async fn run_command(
     // A working folder of the user's own: files still lie in the task's folder, which programs find by this name.
     env.insert("PLANRUN_FILES".to_owned(), cx.host.folder.clone());
     let container = match &workload.image {
-        Some(image) => Some(Container { runtime: container_runtime(cx).await?, image, task: cx.host.folder.clone() }),
+        Some(image) => {
+            Some(Container { runtime: container_runtime(cx).await?, image, task: cx.host.folder.clone() })
+        }
         None => None,
     };
     let start = |role, command: &Command| {
@@ -227,7 +231,8 @@ fn environment(cx: &Drive<'_>, ask: Ask) -> BTreeMap<String, String> {
 
 /// Finds a container runtime that answers, not only one that is installed.
 async fn container_runtime(cx: &mut Drive<'_>) -> Result<String, Outcome> {
-    let ask = r#"for r in docker podman; do "$r" version >/dev/null 2>&1 && { echo "$r"; exit 0; }; done; exit 1"#;
+    let ask =
+        r#"for r in docker podman; do "$r" version >/dev/null 2>&1 && { echo "$r"; exit 0; }; done; exit 1"#;
     let mut name = String::new();
     let run = Run::new("runtime", Program::Shell(ask.to_owned()));
     let ended = cx.host.run(run, |line| line.text.clone_into(&mut name)).await?;

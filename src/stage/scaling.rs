@@ -148,7 +148,13 @@ impl Scaling {
     ///
     /// # Source
     /// domain facts, section "Scaling": by throughput at fixed work per device, S(n) = X(n) / X(1).
-    fn compare(&self, cx: &mut Drive<'_>, gpus: u32, steps_per_second: f64, labels: &Labels) -> Result<(), Outcome> {
+    fn compare(
+        &self,
+        cx: &mut Drive<'_>,
+        gpus: u32,
+        steps_per_second: f64,
+        labels: &Labels,
+    ) -> Result<(), Outcome> {
         let Some(base) = self.gpus.iter().min().copied() else { return Ok(()) };
         let work = |n: u32, steps: f64| match self.mode {
             Mode::Weak => steps * f64::from(n),

@@ -111,7 +111,8 @@ impl StageSpec for Soak {
             until_s: Some(until),
             ..defaults
         };
-        let timed: Vec<Timed> = steps.iter().map(|h| Timed { end_s: h.at, seconds: h.step.seconds }).collect();
+        let timed: Vec<Timed> =
+            steps.iter().map(|h| Timed { end_s: h.at, seconds: h.step.seconds }).collect();
         let impossible = |e: String| Outcome::new(OutcomeKind::Implausible, Cause::Impossible, e);
         let judged = soak(&timed, &rule).map_err(|e| impossible(e.to_string()))?;
         let Some(judged) = judged else {
@@ -119,7 +120,10 @@ impl StageSpec for Soak {
         };
         cx.note(format!(
             "windows of {} s, fluctuation beyond {} %, interruption beyond {} s, first and last part of {} s",
-            rule.window_s, rule.band * 100.0, rule.gap_s, rule.part_s
+            rule.window_s,
+            rule.band * 100.0,
+            rule.gap_s,
+            rule.part_s
         ));
         let step_times: Vec<f64> = steps.iter().map(|h| h.step.seconds).collect();
         let (interruptions, fluctuations) = (judged.interruptions.len() as f64, judged.fluctuations as f64);
@@ -129,7 +133,10 @@ impl StageSpec for Soak {
         figure("fluctuations", &[fluctuations])?;
         figure("events", &[interruptions + fluctuations])?;
         figure("stability", &[judged.stability.get()])?;
-        figure("stability_running", &judged.stability_running.map(|s| s.get()).into_iter().collect::<Vec<_>>())?;
+        figure(
+            "stability_running",
+            &judged.stability_running.map(|s| s.get()).into_iter().collect::<Vec<_>>(),
+        )?;
         figure("last_to_first", &judged.last_to_first.map(|r| r.get()).into_iter().collect::<Vec<_>>())?;
         figure("observed_seconds", &[judged.total_s.get()])?;
         if readings.len() > 1 {

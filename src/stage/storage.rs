@@ -125,13 +125,23 @@ impl StageSpec for Storage {
                 for what in said.drain(..) {
                     match what {
                         Said::Number { name, value, labels, .. } => {
-                            let Some(metric) = Self::METRICS.iter().find(|m| m.name == name) else { continue };
+                            let Some(metric) = Self::METRICS.iter().find(|m| m.name == name) else {
+                                continue;
+                            };
                             found += 1;
                             let (unit, better) = (metric.unit.clone(), metric.better);
-                            let _ = queue.send(Tell::Found(Found { name, labels, unit, better, values: vec![value] }));
+                            let _ = queue.send(Tell::Found(Found {
+                                name,
+                                labels,
+                                unit,
+                                better,
+                                values: vec![value],
+                            }));
                         }
                         Said::Note(text) => drop(queue.send(Tell::Note(true, printable(&text)))),
-                        Said::Fact { name, value: Some(value), .. } => drop(queue.send(Tell::Fact(name, value))),
+                        Said::Fact { name, value: Some(value), .. } => {
+                            drop(queue.send(Tell::Fact(name, value)))
+                        }
                         _ => {}
                     }
                 }
@@ -142,7 +152,11 @@ impl StageSpec for Storage {
             cx.warn("upload was not measured: this version sends no data set");
         }
         if found == 0 {
-            return Err(Outcome::new(OutcomeKind::Failed, Cause::NoStepRecorded, "the storage probe measured nothing"));
+            return Err(Outcome::new(
+                OutcomeKind::Failed,
+                Cause::NoStepRecorded,
+                "the storage probe measured nothing",
+            ));
         }
         Ok(())
     }

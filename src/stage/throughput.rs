@@ -52,20 +52,70 @@ impl StageSpec for Throughput {
     const DOC: &'static str = "how fast a workload trains in its steady state";
     const METRICS: &'static [Metric] = &[
         Metric::new("step_time", Unit::SECONDS, Better::Lower, "time of each step in steady state"),
-        Metric::new("samples_per_second", Unit::SAMPLES_PER_SECOND, Better::Higher, "samples of the whole job per second of steady state"),
-        Metric::new("tokens_per_second", Unit::TOKENS_PER_SECOND, Better::Higher, "tokens of the whole job per second of steady state"),
-        Metric::new("steps_per_second", Unit::STEPS_PER_SECOND, Better::Higher, "steps per second of steady state"),
-        Metric::new("flops", Unit::FLOPS, Better::Higher, "model floating-point operations per second, by the workload's stated count"),
-        Metric::new("mfu", Unit::RATIO, Better::Higher, "model FLOP/s as a share of the sourced dense peak of all devices"),
-        Metric::new("jitter", Unit::RATIO, Better::Lower, "coefficient of variation of the step time in steady state"),
+        Metric::new(
+            "samples_per_second",
+            Unit::SAMPLES_PER_SECOND,
+            Better::Higher,
+            "samples of the whole job per second of steady state",
+        ),
+        Metric::new(
+            "tokens_per_second",
+            Unit::TOKENS_PER_SECOND,
+            Better::Higher,
+            "tokens of the whole job per second of steady state",
+        ),
+        Metric::new(
+            "steps_per_second",
+            Unit::STEPS_PER_SECOND,
+            Better::Higher,
+            "steps per second of steady state",
+        ),
+        Metric::new(
+            "flops",
+            Unit::FLOPS,
+            Better::Higher,
+            "model floating-point operations per second, by the workload's stated count",
+        ),
+        Metric::new(
+            "mfu",
+            Unit::RATIO,
+            Better::Higher,
+            "model FLOP/s as a share of the sourced dense peak of all devices",
+        ),
+        Metric::new(
+            "jitter",
+            Unit::RATIO,
+            Better::Lower,
+            "coefficient of variation of the step time in steady state",
+        ),
         Metric::new("stalls", Unit::COUNT, Better::Lower, "slow steps far outside their neighbourhood"),
         Metric::new("warmup_steps", Unit::COUNT, Better::Lower, "steps before the steady state"),
         Metric::new("steady_seconds", Unit::SECONDS, Better::Neither, "length of the steady state"),
-        Metric::new("data_share", Unit::RATIO, Better::Lower, "share of step time spent waiting for data, where the program says so"),
-        Metric::new("comm_share", Unit::RATIO, Better::Lower, "share of step time spent in communication, where the program says so"),
+        Metric::new(
+            "data_share",
+            Unit::RATIO,
+            Better::Lower,
+            "share of step time spent waiting for data, where the program says so",
+        ),
+        Metric::new(
+            "comm_share",
+            Unit::RATIO,
+            Better::Lower,
+            "share of step time spent in communication, where the program says so",
+        ),
         Metric::new("restarts", Unit::COUNT, Better::Lower, "restarts of the job from an earlier step"),
-        Metric::new("redone_steps", Unit::COUNT, Better::Lower, "steps that were printed again after a restart"),
-        Metric::new("seconds_outside_steps", Unit::SECONDS, Better::Lower, "life of the program that no step accounts for: start-up, end, gaps"),
+        Metric::new(
+            "redone_steps",
+            Unit::COUNT,
+            Better::Lower,
+            "steps that were printed again after a restart",
+        ),
+        Metric::new(
+            "seconds_outside_steps",
+            Unit::SECONDS,
+            Better::Lower,
+            "life of the program that no step accounts for: start-up, end, gaps",
+        ),
         Metric::new("loss", Unit::RATIO, Better::Neither, "training loss, where the program says so"),
     ];
 
@@ -108,7 +158,8 @@ impl StageSpec for Throughput {
         let mfu = flops / (peak.tflops * 1e12 * f64::from(self.gpus));
         cx.figure(Self::METRICS, "mfu", &labels, &[mfu])?;
         if mfu > 1.0 {
-            let reason = format!("{mfu:.2} of the peak of {} TFLOP/s ({}): more than all", peak.tflops, peak.source);
+            let reason =
+                format!("{mfu:.2} of the peak of {} TFLOP/s ({}): more than all", peak.tflops, peak.source);
             return Err(Outcome::new(OutcomeKind::Implausible, Cause::Impossible, reason));
         }
         Ok(())

@@ -146,7 +146,8 @@ pub fn pace(recorded: &Recorded, asked: Amount, band: f64) -> Result<Pace, Outco
     let total: f64 = seconds.iter().sum();
     if (steps.len() as u64) < u64::from(asked.steps) || total < asked.seconds * 0.95 {
         let (want, least) = (asked.steps, asked.seconds);
-        let reason = format!("{} steps in {total:.1} s; the plan asks for {want} steps and {least} s", steps.len());
+        let reason =
+            format!("{} steps in {total:.1} s; the plan asks for {want} steps and {least} s", steps.len());
         return Err(Outcome::new(OutcomeKind::Failed, Cause::TooShort, reason));
     }
     let rule = steady::Rule { band, least_seconds: LONG_ENOUGH, ..steady::Rule::default() };
@@ -163,7 +164,10 @@ pub fn pace(recorded: &Recorded, asked: Amount, band: f64) -> Result<Pace, Outco
             return Err(Outcome::new(OutcomeKind::Failed, Cause::NoSteadyState, reason));
         }
         Verdict::TooFew { need } => {
-            let reason = format!("{} steps are too few to find a steady state: {need} and those of warm-up", steps.len());
+            let reason = format!(
+                "{} steps are too few to find a steady state: {need} and those of warm-up",
+                steps.len()
+            );
             return Err(Outcome::new(OutcomeKind::Failed, Cause::TooShort, reason));
         }
     };
