@@ -17,6 +17,7 @@ mod text;
 pub mod facts;
 pub mod lines;
 pub mod root;
+pub mod storage;
 pub mod telemetry;
 
 /// The longest spec that is read from stdin, in bytes.
@@ -35,6 +36,7 @@ pub struct Probe {
 /// Every probe that this binary can run; a new one is a file and a line here.
 pub const PROBES: &[Probe] = &[
     Probe { kind: "facts", about: "host facts that need no accelerator", run: facts::run },
+    Probe { kind: "storage", about: "bandwidth, rates and latencies of a folder", run: storage::run },
     Probe { kind: "telemetry", about: "load of the host, until stdin closes", run: telemetry::run },
 ];
 
