@@ -14,6 +14,7 @@ use serde_json::Value;
 mod child;
 mod text;
 
+pub mod checks;
 pub mod facts;
 pub mod lines;
 pub mod root;
