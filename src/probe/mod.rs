@@ -15,9 +15,11 @@ mod child;
 mod text;
 
 mod clock;
+pub mod checks;
 pub mod facts;
 pub mod lines;
 pub mod root;
+pub mod storage;
 pub mod telemetry;
 
 /// Exit code of a probe that read other data than it wrote.
@@ -46,6 +48,7 @@ pub struct Probe {
 pub const PROBES: &[Probe] = &[
     Probe { kind: "facts", about: "host facts that need no accelerator", run: facts::run },
     Probe { kind: "clock", about: "the wall clock beside the monotonic one, each second", run: clock::run },
+    Probe { kind: "storage", about: "bandwidth, rates and latencies of a folder", run: storage::run },
     Probe { kind: "telemetry", about: "load of the host, until stdin closes", run: telemetry::run },
 ];
 

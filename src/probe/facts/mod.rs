@@ -25,6 +25,7 @@ pub(crate) mod net;
 mod os;
 mod software;
 
+pub(crate) use gpu::NVIDIA;
 pub use gpu::{Driver, GpusPresent, PciDevice, gpus_present};
 
 /// The options of the `facts` probe.
