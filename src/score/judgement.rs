@@ -50,7 +50,7 @@ pub struct Judgement {
 }
 
 /// A stage as judgement sees it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StageRef {
     /// Its id.
@@ -73,6 +73,9 @@ pub struct Job {
     pub work: Work,
     /// The stage whose measured throughput tells how long it takes.
     pub from: Name,
+    /// The workload that it is; a stage that runs another one, or planrun's reference, only stands in for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<Name>,
     /// How many accelerators it runs on.
     pub gpus: u32,
     /// The size of one checkpoint; left out: it saves none.

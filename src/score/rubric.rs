@@ -64,6 +64,20 @@ pub struct Part {
     /// A bound that rejects the platform whatever the points: it must hold where there is evidence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gate: Option<At<Bound>>,
+    /// How much must have been watched for full evidence, such as three days; where less was, the points are only
+    /// the most that can be left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub needs: Option<At<Needs>>,
+}
+
+/// See [`Part::needs`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Needs {
+    /// What tells how much was watched; where it was not measured, nothing is held against the platform.
+    pub metric: At<MetricPath>,
+    /// How much it must be.
+    pub bound: At<Bound>,
 }
 
 /// Which figure of many values counts.

@@ -1,0 +1,232 @@
+//! Tests of the room as a whole, over the example journal.
+
+#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "tests state exact values")]
+
+use super::{Scorecard, example, fold::Fold, fold::FoldError, scorecard::*};
+use crate::record::{Body, OutcomeKind, Record};
+
+fn card() -> Scorecard {
+    super::scorecard(&example::observations())
+}
+
+fn of<'a>(card: &'a Scorecard, platform: &str) -> &'a PlatformCard {
+    card.platforms.iter().find(|p| p.id == platform).unwrap()
+}
+
+/// Compares with a file of the repository; `UPDATE_FIXTURES=1` writes it anew.
+fn golden(path: &str, text: &str) {
+    let file = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    if std::env::var_os("UPDATE_FIXTURES").is_some() {
+        std::fs::write(&file, text).unwrap();
+    }
+    let known = std::fs::read_to_string(&file).unwrap_or_default();
+    assert!(known == text, "{path} differs: look at it after UPDATE_FIXTURES=1");
+}
+
+fn lines(records: &[Record]) -> String {
+    records.iter().map(|r| serde_json::to_string(r).unwrap() + "\n").collect()
+}
+
+fn example_records() -> Vec<Record> {
+    let speed = |tokens, spread| example::Speed { tokens, spread };
+    example::records(speed(5200.0, 0.01), speed(3900.0, 0.03))
+}
+
+#[test]
+fn the_example_and_its_scorecard_are_as_stored() {
+    golden("fixtures/journals/two-cpus.records.jsonl", &lines(&example_records()));
+    golden("fixtures/report/two-cpus.scorecard.json", &card().to_json());
+}
+
+#[test]
+fn the_same_journal_gives_the_same_bytes_and_reads_back() {
+    let text = card().to_json();
+    assert_eq!(text, card().to_json());
+    let back = Scorecard::from_json(&text).unwrap();
+    assert_eq!(back.to_json(), text);
+    let newer = text.replacen("\"schema\": 1", "\"schema\": 2", 1);
+    assert!(matches!(Scorecard::from_json(&newer), Err(ScorecardError::NewerSchema(2))));
+}
+
+#[test]
+fn repeats_are_one_metric_with_one_figure_for_each_run() {
+    let card = card();
+    let find = |name: &str| of(&card, "rack").metrics.iter().find(|m| m.id() == name).unwrap();
+    let tokens = find("gpt-cpu.tokens_per_second");
+    assert_eq!((tokens.n, tokens.median, tokens.per_run().len()), (3, 5200.0, 3));
+    assert_eq!(tokens.evidence.len(), 3);
+    let steps = find("gpt-cpu.step_time");
+    assert_eq!((steps.n, steps.runs.len(), steps.samples.is_none()), (600, 3, true));
+    assert_eq!(steps.samples_digest.as_ref().unwrap().len(), 64);
+    assert!(steps.p99.is_some() && steps.few_samples.is_empty());
+}
+
+#[test]
+fn what_failed_is_evidence_and_no_result() {
+    let card = card();
+    let cloud = of(&card, "cloud");
+    assert!(cloud.metrics.iter().all(|m| m.stage != "finetune"));
+    let task = cloud.tasks.iter().find(|t| t.stage == "finetune").unwrap();
+    assert_eq!((task.outcome, task.partial[0].n), (Some(OutcomeKind::Failed), 3));
+    let cost = cloud.costs.iter().find(|c| c.job == "finetune-small").unwrap();
+    assert!(cost.total.is_none() && cost.reason.as_ref().unwrap().contains("want of memory"), "{cost:?}");
+}
+
+/// By hand: rack scaling 7.65x of 8 all 20, mfu unmeasured 0-20, soak clean 20, granularity 5 and no cold start 0-5,
+/// three yes 10, upload 88 MB/s and download 185 MB/s 10, night reply in 3h40m 10: 75 to 100 of 100.
+#[test]
+fn points_are_ranges_where_evidence_is_missing() {
+    let card = card();
+    let rack = of(&card, "rack");
+    assert_eq!((rack.score.low, rack.score.high, rack.score.of), (75.0, 100.0, 100.0));
+    assert_eq!(rack.score.coverage, 0.75);
+    assert_eq!(rack.verdict.kind, VerdictKind::Inconclusive);
+    // Cloud: 8 cores 6.435x gives 14.35, two events in an hour 0-10, offer by the hour 0 and 0-5, one answer
+    // expired and two open 0-10, 21 MB/s 1.13 and 44 MB/s 4.2, 9 h 6.875.
+    let cloud = of(&card, "cloud");
+    let points = |id: &str| cloud.criteria.iter().find(|c| c.id == id).unwrap().points;
+    assert!((points("scaling").low - 14.348_56).abs() < 1e-4, "{:?}", points("scaling"));
+    assert_eq!(points("stability"), Range { low: 0.0, high: 10.0 });
+    assert_eq!(points("elasticity"), Range { low: 0.0, high: 5.0 });
+    assert_eq!(points("cost_transparency"), Range { low: 0.0, high: 10.0 });
+    assert_eq!(points("support"), Range::exactly(6.875));
+}
+
+#[test]
+fn a_task_without_an_end_was_interrupted_and_one_without_a_start_not_run() {
+    let mut records = example_records();
+    let cut = records
+        .iter()
+        .position(|r| matches!(&r.body, Body::TaskEnded { task, .. } if task.0 == "cloud/storage#1"))
+        .unwrap();
+    records.truncate(cut);
+    let card = super::scorecard(&example::fold(&records));
+    let task = |id: &str| of(&card, "cloud").tasks.iter().find(|t| t.id.0 == id).unwrap();
+    assert_eq!(task("cloud/storage#1").outcome, Some(OutcomeKind::Interrupted));
+    assert_eq!(task("cloud/soak#1").outcome, None);
+    assert!(card.run.finished.is_none() && !card.run.complete);
+    assert!(of(&card, "cloud").metrics.iter().all(|m| m.stage != "storage"));
+}
+
+#[test]
+fn only_the_last_try_counts() {
+    let mut records = example_records();
+    let at = records
+        .iter()
+        .position(|r| matches!(&r.body, Body::TaskEnded { task, .. } if task.0 == "rack/own#1"))
+        .unwrap();
+    let Body::TaskEnded { outcome, retried, .. } = &mut records[at].body else { panic!() };
+    (*retried, outcome.reason) = (true, "lost contact".into());
+    let before = super::scorecard(&example::fold(&records));
+    let task = of(&before, "rack").tasks.iter().find(|t| t.stage == "own").unwrap();
+    assert_eq!(task.outcome, Some(OutcomeKind::Interrupted), "the next try never came");
+    let own = "rack/own#1".to_owned();
+    let started = Body::TaskStarted { task: crate::record::TaskId(own), attempt: 2 };
+    records.insert(at + 1, Record { body: started, ..records[at].clone() });
+    let after = super::scorecard(&example::fold(&records));
+    let task = of(&after, "rack").tasks.iter().find(|t| t.stage == "own").unwrap();
+    assert_eq!((task.attempts, task.partial.len()), (2, 0), "values of the first try are gone");
+}
+
+#[test]
+fn lines_out_of_order_are_refused() {
+    let records = example_records();
+    let mut fold = Fold::new();
+    assert!(matches!(fold.push(&records[1]), Err(FoldError::Order { .. })));
+    fold.push(&records[0]).unwrap();
+    assert!(matches!(fold.push(&records[0]), Err(FoldError::Order { .. })));
+    assert!(matches!(Fold::new().finish(), Err(FoldError::Empty)));
+    let mut unknown = records[1].clone();
+    let Body::TaskStarted { task, .. } = &mut unknown.body else { panic!() };
+    task.0 = "nobody/nothing#1".into();
+    assert!(matches!(fold.push(&unknown), Err(FoldError::UnknownTask { .. })));
+}
+
+#[test]
+fn built_in_rubrics_sum_to_a_hundred_in_every_preset() {
+    for name in super::builtin::names() {
+        let rubric: super::rubric::Rubric =
+            serde_yaml::from_str(super::builtin::text(name).unwrap()).unwrap();
+        assert_eq!(rubric.name, name);
+        assert_eq!(rubric.criteria.values().map(|c| c.weight).sum::<f64>(), 100.0);
+        for (id, c) in &rubric.criteria {
+            assert_eq!(c.parts.iter().map(|p| p.points).sum::<f64>(), c.weight, "{}", id.value);
+            assert!(c.reading.is_some());
+        }
+        for (preset, weights) in &rubric.presets {
+            assert!((weights.values().sum::<f64>() - 100.0).abs() < 1e-9, "{}", preset.value);
+            assert_eq!(weights.len(), rubric.criteria.len());
+        }
+    }
+}
+
+#[test]
+fn differences_between_hosts_are_named() {
+    let card = card();
+    let text: Vec<&str> = card.findings.iter().map(|f| f.text.as_str()).collect();
+    assert!(text.iter().any(|t| t.starts_with("candidates differ in CPU (Rack Server: AMD")), "{text:?}");
+    assert!(text.iter().any(|t| t.starts_with("candidates differ in kernel")));
+    assert!(!text.iter().any(|t| t.contains("driver")), "no driver on either side is no difference");
+}
+
+/// 5e7 tokens at 5200/s are 2.67094 h, 16.559829 at 6.20; 0.998 stable makes it 9634.65 s, which bills 9635 s.
+#[test]
+fn a_cost_adds_up_line_by_line() {
+    let card = card();
+    let cost = of(&card, "rack").costs.iter().find(|c| c.job == "nightly").unwrap();
+    let money: Vec<String> =
+        cost.lines.iter().map(|l| l.money.as_ref().map_or("-".into(), |m| m.decimal())).collect();
+    assert_eq!(money, ["-", "16.559829", "0.033186", "0.000596"], "{:#?}", cost.lines);
+    assert_eq!(cost.total.as_ref().unwrap().decimal(), "16.593611");
+    assert!(cost.proxy.as_ref().unwrap().contains("reference"));
+    // By the hour with four at least: 3.56 h become 4 h, 19.20.
+    let cloud = of(&card, "cloud");
+    let on_demand = cloud.costs.iter().find(|c| c.job == "nightly" && c.offer == "on_demand").unwrap();
+    assert_eq!(on_demand.total.as_ref().unwrap().rounded(), "19.20");
+    assert_eq!(on_demand.billed_hours, Some(4.0));
+    let weekly = cloud.costs.iter().find(|c| c.job == "nightly" && c.offer == "weekly").unwrap();
+    assert_eq!(weekly.total.as_ref().unwrap().rounded(), "520.80", "168 h at 3.10");
+}
+
+#[test]
+fn an_unknown_fee_makes_a_lower_bound() {
+    let card = card();
+    let spot = of(&card, "cloud").costs.iter().find(|c| c.job == "nightly" && c.offer == "spot").unwrap();
+    assert!(spot.lower_bound, "how long a restart takes was not measured");
+    assert!(spot.lines.iter().any(|l| l.term == "restart" && l.unknown && l.money.is_none()));
+}
+
+#[test]
+fn the_schema_describes_the_scorecard() {
+    let schema = super::scorecard_schema();
+    for field in
+        ["schema", "planrun", "plan", "run", "currency", "platforms", "scenarios", "ranking", "findings"]
+    {
+        assert!(schema["required"].as_array().unwrap().iter().any(|f| f == field), "{field}");
+    }
+}
+
+#[test]
+fn a_gate_names_metric_value_and_bound() {
+    let mut seen = example::observations();
+    for task in
+        seen.tasks.iter_mut().filter(|t| t.planned.platform == "cloud" && t.planned.stage == "scaling")
+    {
+        for (series, values) in &mut task.series {
+            if series.name == "speedup" {
+                values[0] *= 0.6;
+            }
+        }
+    }
+    let card = super::scorecard(&seen);
+    let cloud = of(&card, "cloud");
+    assert_eq!(cloud.verdict.kind, VerdictKind::Rejected);
+    assert_eq!(cloud.verdict.reasons, ["gate: scaling.speedup{gpus=8} is 3.861x, it must be >= 5 x"]);
+    let row = card.ranking.iter().find(|r| r.platform == "cloud").unwrap();
+    assert_eq!(row.places, None);
+    // Without any evidence no gate fires.
+    for task in &mut seen.tasks {
+        task.series.clear();
+    }
+    assert!(of(&super::scorecard(&seen), "cloud").gates.is_empty());
+}
