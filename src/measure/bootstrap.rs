@@ -250,6 +250,12 @@ mod tests {
         let same = mean_interval(&[2.5; 50], 10, 100, 1).unwrap();
         assert_eq!((same.low.get(), same.high.get()), (2.5, 2.5));
         assert_eq!(mean_interval(&[2.5; 49], 10, 100, 1), None);
+        // The first point is drawn as often as any: in up to 3 of 5 blocks.
+        let mut first = [0.0; 50];
+        first[0] = 1.0;
+        assert!((mean_interval(&first, 10, 1000, 1).unwrap().high.get() - 0.06).abs() < 1e-12);
+        let middle = middle_95(&(1..=1000).map(f64::from).collect::<Vec<_>>()).unwrap();
+        assert_eq!((middle.low.get(), middle.high.get()), (25.0, 976.0));
         assert_eq!(mean_interval(&[], 10, 100, 1), None);
         assert_eq!(mean_interval(&[f64::NAN; 50], 10, 100, 1), None);
         let values = autoregressive(300, 0.5, 3);

@@ -327,6 +327,7 @@ mod tests {
             (None, None, None, None)
         );
         assert!(zero.p.is_some(), "ranks need no ratio");
+        assert_eq!(compare(&runs(4, 5.0), &[0.0, 1.0, 1.0, 2.0]).unwrap().log_ratio, None);
     }
 
     #[test]
@@ -368,8 +369,8 @@ mod tests {
             let all: Vec<u8> = [a.clone(), b.clone()].concat();
             let distance = |mask: usize| {
                 let (ours, theirs): (Vec<_>, Vec<_>) = (0..all.len()).partition(|i| mask >> i & 1 == 1);
-                let won = |i: &usize| theirs.iter().map(|j| 1 + i64::from(all[*i] > all[*j]) - i64::from(all[*i] < all[*j])).sum::<i64>();
-                (ours.iter().map(won).sum::<i64>() - (a.len() * b.len()) as i64).abs()
+                let won = |i: &usize| theirs.iter().map(|j| 1 + usize::from(all[*i] > all[*j]) - usize::from(all[*i] < all[*j])).sum::<usize>();
+                ours.iter().map(won).sum::<usize>().abs_diff(a.len() * b.len())
             };
             let found = distance((1 << a.len()) - 1);
             let deals: Vec<usize> = (0..1usize << all.len()).filter(|m| m.count_ones() as usize == a.len()).collect();

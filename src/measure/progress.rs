@@ -225,6 +225,8 @@ mod tests {
         assert_eq!((found.from_start, found.progress, found.wall_s.get()), (false, 70, 256.0));
         assert_eq!((found.speed.unwrap().get(), found.restarts, found.silent_s.get()), (0.5, 1, 116.0));
         assert_eq!((found.redone, found.redone_s, found.down_s, found.other_s), (None, None, None, None));
+        let later: Vec<Mark> = lines().iter().map(|m| Mark { attempt: m.attempt + 3, ..*m }).collect();
+        assert_eq!(account(&later).unwrap().unwrap().restarts, 1, "attempts need not count from 0");
         // One missing mark is enough not to know.
         for gone in [6, 7] {
             let mut marks = told();

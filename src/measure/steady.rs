@@ -298,6 +298,10 @@ mod tests {
         (0..n).map(|_| seconds * (1.0 + spread * unit())).collect()
     }
 
+    fn spans(state: &SteadyState) -> Vec<(usize, usize)> {
+        state.ranges.iter().map(|r| (r.start, r.end)).collect()
+    }
+
     fn look(parts: &[Vec<f64>]) -> Steadiness {
         detect(&parts.concat(), &Rule::default()).unwrap()
     }
@@ -306,10 +310,7 @@ mod tests {
     fn flat_runs() {
         let found = look(&[vec![30.0], steps(999, 2.0, 0.03, 1)]);
         let state = found.state().unwrap();
-        assert_eq!(
-            (found.class(), found.left_out, state.ranges.as_slice()),
-            ("flat", 1, [1..1000].as_slice())
-        );
+        assert_eq!((found.class(), found.left_out, spans(state)), ("flat", 1, vec![(1, 1000)]));
         let (mean, interval) = (state.mean_step.get(), state.interval.unwrap());
         assert!((mean - 2.0).abs() < 0.004 && interval.holds(mean), "{state:?}");
         let width = interval.high.get() - interval.low.get();
@@ -335,17 +336,13 @@ mod tests {
     #[test]
     fn slowdown_and_a_return_to_the_same_pace() {
         let found = look(&[steps(500, 1.0, 0.01, 3), steps(500, 1.3, 0.01, 4)]);
-        assert_eq!(
-            (found.class(), found.state().unwrap().ranges.as_slice()),
-            ("slowdown", [500..1000].as_slice())
-        );
+        assert_eq!((found.class(), spans(found.state().unwrap())), ("slowdown", vec![(500, 1000)]));
         assert!(found.state().unwrap().short, "650 s");
         let found = look(&[steps(400, 1.0, 0.01, 5), steps(300, 1.5, 0.01, 6), steps(700, 1.01, 0.01, 7)]);
-        assert_eq!(
-            (found.class(), found.state().unwrap().ranges.as_slice()),
-            ("warm_up", [1..400, 700..1400].as_slice())
-        );
+        assert_eq!((found.class(), spans(found.state().unwrap())), ("warm_up", vec![(1, 400), (700, 1400)]));
         assert_eq!(found.state().unwrap().pick(&vec![1.0; 1400]).len(), 1099);
+        let found = look(&[steps(400, 1.5, 0.01, 5), steps(400, 0.8, 0.01, 6), steps(400, 1.0, 0.01, 7)]);
+        assert_eq!(found.class(), "slowdown", "slower and faster before");
     }
 
     #[test]
@@ -376,13 +373,13 @@ mod tests {
 
     #[test]
     fn long_runs_are_split_on_block_medians() {
-        let found = look(&[steps(40_000, 0.5, 0.05, 11), steps(60_000, 0.4, 0.05, 12)]);
+        let found = look(&[steps(43_217, 0.5, 0.05, 11), steps(56_783, 0.4, 0.05, 12)]);
         let state = found.state().unwrap();
         assert_eq!((found.class(), state.ranges.len()), ("warm_up", 1));
-        assert!(state.ranges[0].start.abs_diff(40_000) <= 100, "{:?}", state.ranges);
+        assert!(state.ranges[0].start.abs_diff(43_217) <= 50, "{:?}", state.ranges);
         let width = state.interval.unwrap();
         assert!(width.holds(0.4) && width.high.get() - width.low.get() < 0.001, "{width:?}");
-        assert_eq!(found, look(&[steps(40_000, 0.5, 0.05, 11), steps(60_000, 0.4, 0.05, 12)]));
+        assert_eq!(found, look(&[steps(43_217, 0.5, 0.05, 11), steps(56_783, 0.4, 0.05, 12)]));
     }
 
     #[test]

@@ -391,7 +391,11 @@ mod tests {
         assert_eq!(Summary::of(&[f64::MAX; 3]).unwrap().mean.get(), f64::MAX);
         let three = Summary::of(&[9.0, 10.0, 11.0]).unwrap().mean_interval().unwrap();
         assert!((three.high.get() - 12.484).abs() < 1e-3, "{three:?}");
+        for n in 1..100 {
+            assert_eq!(Summary::of(&vec![0.7; n]).unwrap().mean.get(), 0.7, "{n} times 0.7");
+        }
         assert_eq!((relative_delta(2.0, 1.5), relative_delta(0.0, 1.0)), (Some(-0.25), None));
+        assert_eq!(relative_delta(-2.0, -1.0), Some(0.5));
     }
 
     #[test]

@@ -346,6 +346,18 @@ mod tests {
     }
 
     #[test]
+    fn a_fluctuation_is_beyond_the_band_and_counted_once() {
+        let count = |parts: &[(usize, f64)]| {
+            let s = judged(&[&[(600, 1.0)], parts, &[(600, 1.0)]].concat(), None);
+            (s.fluctuating, s.fluctuations)
+        };
+        assert_eq!(count(&[(120, 1.04)]), (0, 0));
+        assert_eq!(count(&[(120, 1.06)]), (2, 1));
+        assert_eq!(count(&[(80, 1.5), (240, 0.5)]), (4, 2), "slow, then fast");
+        assert_eq!(count(&[(80, 1.5), (60, 1.0), (80, 1.5)]), (4, 2), "slow, good, slow");
+    }
+
+    #[test]
     fn a_wait_and_a_hung_step_are_the_same_interruption() {
         // 10 h useful and two waits of half an hour within 11 h: 10 / 11.
         let between = judged(&[(18_000, 1.0), (1, -1800.0), (18_000, 1.0), (1, -1800.0), (1, 1.0)], None);

@@ -117,6 +117,9 @@ mod tests {
         // Two stalls in a row each time, and one of them split: still one rhythm.
         let double: Vec<usize> = every(300).iter().flat_map(|i| [*i, i + 1, i + 4]).collect();
         assert_eq!(stall_period(&double, 6000).unwrap().steps.get(), 300.0);
+        // A stall that takes many steps is one stall.
+        let long: Vec<usize> = every(300).iter().flat_map(|i| *i..i + 15).collect();
+        assert_eq!(stall_period(&long, 6000).unwrap().steps.get(), 300.0);
         // A timer, not a step count, sets the pace.
         let timed: Vec<usize> = (1..40).map(|k| k * 137 + k * k % 3).collect();
         let found = stall_period(&timed, 6000).unwrap().steps.get();
