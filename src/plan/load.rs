@@ -1,18 +1,23 @@
 //! Loading a plan: the order of the steps, and what each of them hands to the next.
 
 use super::{
-    model::Plan,
+    check::{Check, Origin, RubricCheck},
+    model::{Plan, RubricRef},
     read::{Context, Unset, read},
+    set::Changes,
     tree::{self, Value},
 };
 use crate::{
-    findings::{Finding, Form, Place, Pos, Severity, Source, render},
+    findings::{At, Finding, Form, Place, Pos, Severity, Source, render},
     measure::quantity::Date,
     score::rubric::Rubric,
 };
 
 /// The largest text that is read as a plan.
 pub const MOST_BYTES: usize = 1 << 20;
+
+/// The rubric of a plan that names none.
+pub const DEFAULT_RUBRIC: &str = "quarterly-100";
 
 /// What loading needs beside the text.
 pub struct Options<'a> {
@@ -88,7 +93,7 @@ pub fn load(_name: &str, text: &str, options: &Options<'_>) -> Loaded {
     if let Err(finding) = as_text(text.as_bytes()) {
         return Loaded::refused(finding);
     }
-    let tree = match tree::parse(text) {
+    let mut tree = match tree::parse(text) {
         Ok(tree) => tree,
         Err(finding) => return Loaded::refused(finding),
     };
@@ -96,11 +101,102 @@ pub fn load(_name: &str, text: &str, options: &Options<'_>) -> Loaded {
         return Loaded::refused(at_start("the file holds no plan: it is empty"));
     }
     let context = Context::new(options.env, options.unset);
+    for finding in std::mem::take(&mut tree.findings) {
+        context.report(finding);
+    }
+    let changes = Changes::apply(&mut tree, &options.set, &context);
+
+    let plan: Option<Plan> = read(&tree.root, &context);
+    let mut rubric = None;
+    let mut rubric_file = None;
+    if let Some(plan) = &plan {
+        let check = Check::new(plan, &tree.root, &context, options.today);
+        (rubric, rubric_file) = resolve_rubric(plan, &check, &context, options);
+        check.all(rubric.as_ref());
+    }
+    let findings = changes.located(context.into_findings());
+    let mut loaded = Loaded { plan, rubric, findings, rubric_file };
+    if loaded.has_errors() {
+        // What was read lacks the values that could not be.
+        (loaded.plan, loaded.rubric) = (None, None);
+    }
+    loaded
+}
+
+/// Finds the plan's rubric, reads it and checks it.
+fn resolve_rubric(
+    plan: &Plan,
+    check: &Check<'_>,
+    context: &Context<'_>,
+    options: &Options<'_>,
+) -> (Option<Rubric>, Option<OtherText>) {
+    let default = At::nowhere(RubricRef::Name(DEFAULT_RUBRIC.to_owned()));
+    let reference = plan.rubric.as_ref().unwrap_or(&default);
+    let place = if plan.rubric.is_some() { reference.place } else { check.start() };
+    let (name, text, origin) = match &reference.value {
+        RubricRef::Inline(rubric) => {
+            let of = RubricCheck { rubric, context, start: check.key_place(&["rubric"]) };
+            of.sums();
+            check.rubric(&of, Origin::Author, place);
+            return (Some(rubric.as_ref().clone()), None);
+        }
+        // What it will be is not known here.
+        RubricRef::Name(_) | RubricRef::File(_) if context.is_unresolved(place) => return (None, None),
+        RubricRef::Name(name) => match (options.builtin_rubric)(name) {
+            Some(text) => (name, text.to_owned(), Origin::Builtin),
+            None => {
+                let help =
+                    "name a built-in one, a file such as `rubrics/ours.yaml`, or write it here as a map";
+                context.error_with(place, format!("no built-in rubric `{name}`"), Some(help.to_owned()));
+                return (None, None);
+            }
+        },
+        RubricRef::File(name) => match (options.read_file)(name) {
+            Ok(text) => (name, text, Origin::Author),
+            Err(why) => {
+                context.error(place, format!("the rubric `{name}` cannot be read: {why}"));
+                return (None, None);
+            }
+        },
+    };
+    let (rubric, findings) = read_rubric(&text, options, |of| check.rubric(of, origin, place));
+    if rubric.is_none() {
+        context.error(place, format!("the rubric `{name}` cannot be used: see its own findings"));
+    }
+    let other = (!findings.is_empty()).then(|| OtherText { name: name.clone(), text, findings });
+    (rubric, other)
+}
+
+/// Reads a rubric's text and checks that it adds up; `and` checks what else is known.
+fn read_rubric(
+    text: &str,
+    options: &Options<'_>,
+    and: impl FnOnce(&RubricCheck<'_>),
+) -> (Option<Rubric>, Vec<Finding>) {
+    let tree = match as_text(text.as_bytes()).and_then(tree::parse) {
+        Ok(tree) => tree,
+        Err(finding) => return (None, vec![finding]),
+    };
+    if matches!(tree.root.value, Value::Null) {
+        return (None, vec![at_start("the file holds no rubric: it is empty")]);
+    }
+    let context = Context::new(options.env, options.unset);
     for finding in tree.findings {
         context.report(finding);
     }
-    let plan: Option<Plan> = read(&tree.root, &context);
-    Loaded { plan, rubric: None, findings: context.into_findings(), rubric_file: None }
+    let rubric: Option<Rubric> = read(&tree.root, &context);
+    if let Some(rubric) = &rubric {
+        let start = tree.root.entries().first().map_or(tree.root.place, |(key, _)| key.place);
+        let of = RubricCheck { rubric, context: &context, start };
+        of.sums();
+        and(&of);
+    }
+    (rubric, context.into_findings())
+}
+
+/// Reads a rubric by itself, without a plan that would say what it can be about.
+pub fn load_rubric(text: &str, options: &Options<'_>) -> (Option<Rubric>, Vec<Finding>) {
+    read_rubric(text, options, |_| ())
 }
 
 fn at(offset: usize, line: usize, column: usize, message: impl Into<String>) -> Finding {

@@ -85,6 +85,13 @@ impl Shapes {
         })
     }
 
+    /// What an unknown key was meant to be: a stage kind, where an entry has none and nothing else is near.
+    pub(crate) fn noun(name: &str, near: Option<&str>, entries: &[(Key, Node)]) -> &'static str {
+        let has_kind = entries.iter().any(|(key, _)| Kind::named(&key.text).is_some());
+        let may_be_one = near.is_none_or(|near| Kind::named(near).is_some());
+        if name == "Entry" && !has_kind && may_be_one { "stage kind" } else { "key" }
+    }
+
     /// What to say of a key that resembles nothing: the keys there are.
     pub(crate) fn known(&self, name: &str, fields: &[&str]) -> Option<String> {
         if name == "Entry" {

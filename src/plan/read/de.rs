@@ -14,6 +14,7 @@ use super::{
 use crate::{
     findings::{AT, Finding, Place, Severity},
     plan::{
+        shape::Shapes,
         suggest,
         text_or::EITHER,
         tree::{Key, Node, Value},
@@ -286,7 +287,8 @@ impl<'a> Reader<'a> {
                     self.context.shapes.known(name, fields)
                 }
             };
-            self.context.error_with(key.place, format!("unknown key `{text}`"), help);
+            let what = Shapes::noun(name, near, entries);
+            self.context.error_with(key.place, format!("unknown {what} `{text}`"), help);
         }
     }
 }

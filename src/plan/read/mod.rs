@@ -8,6 +8,7 @@ mod access;
 mod de;
 
 use std::{
+    borrow::Cow,
     cell::{Cell, RefCell},
     collections::{HashMap, HashSet},
 };
@@ -18,8 +19,9 @@ use self::de::Reader;
 use super::{
     shape::{Shape, Shapes},
     tree::Node,
+    variables,
 };
-use crate::findings::{Finding, Place, Pos, Severity};
+use crate::findings::{At, Finding, Place, Pos, Severity};
 
 /// Errors after which nothing more is looked for, and warnings and notes likewise.
 const MOST_FINDINGS: usize = 100;
@@ -96,6 +98,35 @@ impl<'a> Context<'a> {
 
     pub(crate) fn warning(&self, place: Place, message: impl Into<String>) {
         self.report(Finding::new(Severity::Warning, place, message));
+    }
+
+    pub(crate) fn warning_with(&self, place: Place, message: impl Into<String>, help: Option<String>) {
+        let mut finding = Finding::new(Severity::Warning, place, message);
+        finding.help = help;
+        self.report(finding);
+    }
+
+    pub(crate) fn note(&self, place: Place, message: impl Into<String>) {
+        self.report(Finding::new(Severity::Note, place, message));
+    }
+
+    /// A value for a message; one that came from variables as the plan writes it.
+    pub(crate) fn shown<T: std::fmt::Display>(&self, value: &At<T>) -> String {
+        match self.filled.borrow().get(&value.place.defined) {
+            Some(filled) => filled.written.clone(),
+            None => value.to_string(),
+        }
+    }
+
+    /// A text with its variables filled in, as far as they are set.
+    pub(crate) fn fill<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if !text.contains("${") {
+            return text.into();
+        }
+        match variables::fill(text, self.env) {
+            variables::Filled::Text(value) => value.into(),
+            _ => text.into(),
+        }
     }
 
     /// Takes a finding, unless it was said before.

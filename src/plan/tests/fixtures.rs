@@ -25,7 +25,8 @@ fn check(path: &Path) -> (Loaded, String) {
     let bytes = fs::read(path).unwrap();
     let name = path.file_name().unwrap().to_string_lossy().into_owned();
     let folder = path.parent().unwrap().to_owned();
-    let read_file = move |file: &str| fs::read_to_string(folder.join(file)).map_err(|_| "no such file".to_owned());
+    let read_file =
+        move |file: &str| fs::read_to_string(folder.join(file)).map_err(|_| "no such file".to_owned());
     let text = String::from_utf8_lossy(&bytes).into_owned();
     let mut options = options();
     options.read_file = &read_file;
@@ -39,7 +40,11 @@ fn good_plans_have_no_findings() {
     for path in plans("good") {
         let (loaded, rendered) = check(&path);
         let only_notes = !rendered.contains(": error: ") && !rendered.contains(": warning: ");
-        assert!(loaded.plan.is_some() && loaded.rubric.is_some() && only_notes, "{}\n{rendered}", path.display());
+        assert!(
+            loaded.plan.is_some() && loaded.rubric.is_some() && only_notes,
+            "{}\n{rendered}",
+            path.display()
+        );
     }
 }
 
