@@ -94,7 +94,8 @@ impl crate::runner::Watch for Progress {
                 if !retried {
                     self.ended += 1;
                 }
-                let quiet = [OutcomeKind::Ok, OutcomeKind::Unsupported, OutcomeKind::Skipped].contains(&outcome.kind);
+                let quiet =
+                    [OutcomeKind::Ok, OutcomeKind::Unsupported, OutcomeKind::Skipped].contains(&outcome.kind);
                 let show = self.talk >= Talk::Normal || (self.talk == Talk::Little && !quiet);
                 if show && (*attempt > 0 || self.talk >= Talk::Much || !quiet) {
                     let again = if *retried { ", will be tried again" } else { "" };
@@ -105,7 +106,10 @@ impl crate::runner::Watch for Progress {
                 for missed in expectations.iter().filter(|e| e.met == Some(false)) {
                     let value = missed.value.map_or_else(|| "nothing".to_owned(), |v| v.to_string());
                     if self.talk >= Talk::Little {
-                        self.line(&format!("{task}: expected {} {}, measured {value}", missed.metric, missed.bound));
+                        self.line(&format!(
+                            "{task}: expected {} {}, measured {value}",
+                            missed.metric, missed.bound
+                        ));
                     }
                 }
             }
@@ -130,7 +134,11 @@ impl crate::runner::Watch for Progress {
 }
 
 fn said(outcome: &Outcome) -> String {
-    if outcome.reason.is_empty() { outcome.kind.to_string() } else { format!("{}: {}", outcome.kind, outcome.reason) }
+    if outcome.reason.is_empty() {
+        outcome.kind.to_string()
+    } else {
+        format!("{}: {}", outcome.kind, outcome.reason)
+    }
 }
 
 /// `1:02:03` or `02:03`.

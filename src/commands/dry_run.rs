@@ -14,11 +14,17 @@ use crate::{
 
 /// The schedule as text. The same plan gives the same text.
 pub fn text(plan: &Plan, schedule: &Schedule) -> String {
-    let mut out = format!("{} {}: {} tasks, nothing is contacted\n", plan.name, plan.period, schedule.planned.len());
+    let mut out =
+        format!("{} {}: {} tasks, nothing is contacted\n", plan.name, plan.period, schedule.planned.len());
     let least = least_seconds(schedule);
     for (lane, tasks) in &schedule.lanes {
         let seconds = least.get(lane.as_str()).copied().unwrap_or(0.0);
-        let _ = writeln!(out, "\nlane {lane}: {} tasks, at least {}", tasks.len(), Duration::from_seconds(seconds));
+        let _ = writeln!(
+            out,
+            "\nlane {lane}: {} tasks, at least {}",
+            tasks.len(),
+            Duration::from_seconds(seconds)
+        );
         for task in tasks {
             one(&mut out, task);
         }
@@ -54,7 +60,11 @@ fn one(out: &mut String, task: &Task) {
     out.push('\n');
     let Some((name, workload)) = &task.workload else { return };
     if let Some(r) = &workload.reference {
-        let _ = writeln!(out, "    {name}: reference GPT, {} layers, width {}, sequence {}, batch {}", r.layers, r.width, r.sequence, r.batch);
+        let _ = writeln!(
+            out,
+            "    {name}: reference GPT, {} layers, width {}, sequence {}, batch {}",
+            r.layers, r.width, r.sequence, r.batch
+        );
     }
     let image = workload.image.as_ref().map_or_else(String::new, |image| format!(" (in {image})"));
     for (role, command) in

@@ -11,11 +11,14 @@ use crate::{
 /// # Errors
 /// When the folder has a plan already or cannot be written.
 pub fn init(args: &InitArgs) -> commands::Result {
-    std::fs::create_dir_all(&args.dir)
-        .map_err(|e| Error::caused(Exit::USAGE, format!("failed to make the folder {}", args.dir.display()), &e))?;
+    std::fs::create_dir_all(&args.dir).map_err(|e| {
+        Error::caused(Exit::USAGE, format!("failed to make the folder {}", args.dir.display()), &e)
+    })?;
     let path = args.dir.join("plan.yaml");
     if path.exists() {
-        return Err(Error::new(Exit::USAGE, format!("{} exists already", path.display())).hint("name another folder"));
+        return Err(
+            Error::new(Exit::USAGE, format!("{} exists already", path.display())).hint("name another folder")
+        );
     }
     replace(&path, LOCAL_PLAN)?;
     talk(&format!("wrote {0}; next: `planrun check {0}`, then `planrun {0}`\n", path.display()));

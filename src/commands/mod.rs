@@ -47,7 +47,8 @@ pub fn talk(text: &str) {
 /// When it is not there, is a folder, cannot be read or is no UTF-8.
 pub fn read_text(path: &Path) -> std::result::Result<String, Error> {
     let bytes = read_bytes(path)?;
-    String::from_utf8(bytes).map_err(|_| Error::new(Exit::USAGE, format!("{} is no text (UTF-8)", path.display())))
+    String::from_utf8(bytes)
+        .map_err(|_| Error::new(Exit::USAGE, format!("{} is no text (UTF-8)", path.display())))
 }
 
 /// Reads a file; the error names it and says what to do.
@@ -60,7 +61,11 @@ pub fn read_bytes(path: &Path) -> std::result::Result<Vec<u8>, Error> {
     }
     std::fs::read(path).map_err(|e| {
         let error = Error::caused(Exit::USAGE, format!("failed to read {}", path.display()), &e);
-        if e.kind() == std::io::ErrorKind::NotFound { error.hint("check the name; `planrun --help` lists the commands") } else { error }
+        if e.kind() == std::io::ErrorKind::NotFound {
+            error.hint("check the name; `planrun --help` lists the commands")
+        } else {
+            error
+        }
     })
 }
 

@@ -81,8 +81,12 @@ fn row(line: &serde_json::Value) -> String {
         return format!("{name:36} {value}\n");
     }
     if let Some(name) = line["metric"].as_str() {
-        let labels: Vec<String> =
-            line["labels"].as_object().into_iter().flatten().map(|(k, v)| format!("{k}={}", plain(v))).collect();
+        let labels: Vec<String> = line["labels"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(k, v)| format!("{k}={}", plain(v)))
+            .collect();
         let unit = line["unit"].as_str().filter(|u| *u != "1").unwrap_or_default();
         return format!("{name:28} {:>18} {unit:8} {}\n", plain(&line["value"]), labels.join(" "));
     }
@@ -124,7 +128,8 @@ pub fn child(kind: &str) -> i32 {
 }
 
 fn complain(e: &dyn std::error::Error) -> i32 {
-    let chain: Vec<String> = std::iter::successors(Some(e), |e| e.source()).map(ToString::to_string).collect();
+    let chain: Vec<String> =
+        std::iter::successors(Some(e), |e| e.source()).map(ToString::to_string).collect();
     let _ = writeln!(std::io::stderr(), "{}", chain.join(": "));
     probe::EXIT_FAILED
 }

@@ -10,7 +10,7 @@ use crate::{
     plan::model::{Format, Language, Report},
     record::Expectation,
     report,
-    score::{build, fold::Fold, judgement::Judgement, rubric::Rubric, scorecard::Scorecard},
+    score::{Scorecard, fold::Fold, judgement::Judgement, rubric::Rubric},
 };
 
 /// A scorecard that was made from a journal.
@@ -24,7 +24,11 @@ pub struct Made {
 ///
 /// # Errors
 /// When the journal cannot be read or folded.
-pub fn from_journal(path: &Path, judgement: Option<Judgement>, rubric: Option<Rubric>) -> Result<Made, Error> {
+pub fn from_journal(
+    path: &Path,
+    judgement: Option<Judgement>,
+    rubric: Option<Rubric>,
+) -> Result<Made, Error> {
     let file = if path.is_dir() { path.join(journal::FILE) } else { path.to_owned() };
     let mut fold = Fold::new();
     let mut wrong = None;
@@ -38,7 +42,8 @@ pub fn from_journal(path: &Path, judgement: Option<Judgement>, rubric: Option<Ru
         Some(e) => Err(e),
         None => fold.finish(),
     };
-    let mut seen = folded.map_err(|e| Error::caused(Exit::JOURNAL, format!("failed to use {}", file.display()), &e))?;
+    let mut seen =
+        folded.map_err(|e| Error::caused(Exit::JOURNAL, format!("failed to use {}", file.display()), &e))?;
     if let Some(judgement) = judgement {
         seen.judgement = judgement;
     }
@@ -47,7 +52,7 @@ pub fn from_journal(path: &Path, judgement: Option<Judgement>, rubric: Option<Ru
         seen.judgement.preset = None;
     }
     let outcomes = seen.tasks.iter().map(|t| (t.outcome.clone(), t.expectations.clone())).collect();
-    Ok(Made { scorecard: build::scorecard(&seen), outcomes })
+    Ok(Made { scorecard: crate::score::scorecard(&seen), outcomes })
 }
 
 impl Made {
@@ -58,15 +63,15 @@ impl Made {
     pub fn write(&self, dir: &Path, asked: &Report) -> Result<Vec<String>, Error> {
         let mut written = vec![self.put(dir, "scorecard.json", &self.scorecard.to_json())?];
         let options = report::Options { language: language(asked.language), template: None };
-        for (format, form, name) in [
-            (Format::Md, report::Format::Md, "scorecard.md"),
-            (Format::Html, report::Format::Html, "scorecard.html"),
-            (Format::Csv, report::Format::Csv, "scorecard.csv"),
-            (Format::Junit, report::Format::Junit, "junit.xml"),
+        for (format, form) in [
+            (Format::Md, report::Format::Markdown),
+            (Format::Html, report::Format::Html),
+            (Format::Csv, report::Format::Csv),
+            (Format::Junit, report::Format::Junit),
         ] {
             if asked.formats.contains(&format) {
                 let text = report::render(form, &self.scorecard, &options).map_err(|e| report_error(&e))?;
-                written.push(self.put(dir, name, &text)?);
+                written.push(self.put(dir, form.file_name(), &text)?);
             }
         }
         Ok(written)
@@ -84,7 +89,7 @@ impl Made {
     /// When it cannot be rendered.
     pub fn summary(&self) -> Result<String, Error> {
         let options = report::Options { language: report::Language::En, template: None };
-        report::render(report::Format::Text, &self.scorecard, &options).map_err(|e| report_error(&e))
+        report::render(report::Format::Markdown, &self.scorecard, &options).map_err(|e| report_error(&e))
     }
 
     /// The exit code that the outcomes come to; the worst wins.

@@ -7,7 +7,7 @@ use crate::{
     commands::{self, print, produce::report_error, read_text, replace},
     error::{Error, Exit},
     report,
-    score::scorecard::Scorecard,
+    score::Scorecard,
 };
 
 /// Renders a scorecard.
@@ -16,10 +16,13 @@ use crate::{
 /// When it cannot be read, the template fails, or the file cannot be written.
 pub fn report(args: &ReportArgs) -> commands::Result {
     let scorecard = read(&args.scorecard)?;
-    let template = args.template.as_ref().map(|path| Ok((path.display().to_string(), read_text(path)?))).transpose()?;
+    let template = match &args.template {
+        Some(path) => Some(report::Template { name: path.display().to_string(), text: read_text(path)? }),
+        None => None,
+    };
     let options = report::Options { language: language(args.lang), template };
     let format = match args.format {
-        ReportFormat::Md => report::Format::Md,
+        ReportFormat::Md => report::Format::Markdown,
         ReportFormat::Html => report::Format::Html,
         ReportFormat::Csv => report::Format::Csv,
         ReportFormat::Junit => report::Format::Junit,
@@ -38,8 +41,9 @@ pub fn report(args: &ReportArgs) -> commands::Result {
 /// When it is not there or is none.
 pub fn read(path: &Path) -> Result<Scorecard, Error> {
     let file = if path.is_dir() { path.join("scorecard.json") } else { path.to_owned() };
-    Scorecard::from_json(&read_text(&file)?)
-        .map_err(|e| Error::caused(Exit::USAGE, format!("failed to use {} as a scorecard", file.display()), &e))
+    Scorecard::from_json(&read_text(&file)?).map_err(|e| {
+        Error::caused(Exit::USAGE, format!("failed to use {} as a scorecard", file.display()), &e)
+    })
 }
 
 /// The report's language of the command line's.

@@ -27,8 +27,11 @@ use crate::{
 pub fn resume(args: &ResumeArgs, talking: Talk) -> commands::Result {
     let dir = &args.dir;
     if !dir.join(crate::journal::FILE).is_file() {
-        return Err(Error::new(Exit::USAGE, format!("{} holds no run (no {})", dir.display(), crate::journal::FILE))
-            .hint("name the folder that `planrun run` wrote to"));
+        return Err(Error::new(
+            Exit::USAGE,
+            format!("{} holds no run (no {})", dir.display(), crate::journal::FILE),
+        )
+        .hint("name the folder that `planrun run` wrote to"));
     }
     let resumed = Journal::resume(dir).map_err(|e| journal_error(&e, dir))?;
     let mut journal = resumed.journal;
@@ -37,11 +40,18 @@ pub fn resume(args: &ResumeArgs, talking: Talk) -> commands::Result {
     };
     same_plan(first)?;
     if resumed.tail.torn > 0 {
-        talk(&format!("the journal ended in the middle of a line: {} bytes were dropped\n", resumed.tail.torn));
+        talk(&format!(
+            "the journal ended in the middle of a line: {} bytes were dropped\n",
+            resumed.tail.torn
+        ));
     }
     let path = std::path::PathBuf::from(&first.plan_path);
     let source = Source {
-        name: if first.plan_path.is_empty() { super::source::LOCAL_NAME.to_owned() } else { first.plan_path.clone() },
+        name: if first.plan_path.is_empty() {
+            super::source::LOCAL_NAME.to_owned()
+        } else {
+            first.plan_path.clone()
+        },
         bytes: first.plan_text.clone().into_bytes(),
         dir: path.parent().map_or_else(|| ".".into(), std::path::Path::to_owned),
     };
@@ -57,10 +67,12 @@ pub fn resume(args: &ResumeArgs, talking: Talk) -> commands::Result {
     if talking >= Talk::Normal {
         talk(&format!("{} of {} tasks have ended before\n", finished.len(), schedule.planned.len()));
     }
-    let body = Body::RunResumed { planrun: env!("CARGO_PKG_VERSION").to_owned(), dropped_bytes: resumed.tail.torn };
+    let body =
+        Body::RunResumed { planrun: env!("CARGO_PKG_VERSION").to_owned(), dropped_bytes: resumed.tail.torn };
     journal.append(body).map_err(|e| journal_error(&e, dir))?;
     let spent_seconds = spent(&resumed.records);
-    let settings = Settings { id: first.run.clone(), dir, plan: &plan, quick: first.quick, spent_seconds, talking };
+    let settings =
+        Settings { id: first.run.clone(), dir, plan: &plan, quick: first.quick, spent_seconds, talking };
     execute(settings, schedule, finished, earlier, &mut journal)
 }
 
@@ -81,9 +93,10 @@ fn same_plan(first: &RunStarted) -> Result<(), Error> {
         return Err(other("the plan in the journal is not the one that the run began with"));
     }
     match std::fs::read(&first.plan_path) {
-        Ok(text) if text != first.plan_text.as_bytes() => {
-            Err(other(&format!("{} has changed since the run began: the journal is of another plan", first.plan_path)))
-        }
+        Ok(text) if text != first.plan_text.as_bytes() => Err(other(&format!(
+            "{} has changed since the run began: the journal is of another plan",
+            first.plan_path
+        ))),
         _ => Ok(()),
     }
 }
@@ -95,7 +108,8 @@ fn finished(records: &[Record]) -> BTreeMap<TaskId, Outcome> {
         match &record.body {
             Body::TaskEnded { task, outcome, retried: false, .. } => {
                 let cut_short = outcome.kind == OutcomeKind::Interrupted
-                    && [Cause::Stopped, Cause::Crashed, Cause::PlanLimit, Cause::Internal].contains(&outcome.cause);
+                    && [Cause::Stopped, Cause::Crashed, Cause::PlanLimit, Cause::Internal]
+                        .contains(&outcome.cause);
                 if cut_short {
                     finished.remove(task);
                 } else {
@@ -110,11 +124,17 @@ fn finished(records: &[Record]) -> BTreeMap<TaskId, Outcome> {
 }
 
 /// What finished tasks found, the last value of each series.
-fn earlier(records: &[Record], finished: &BTreeMap<TaskId, Outcome>, first: &RunStarted) -> Vec<(TaskId, Earlier)> {
+fn earlier(
+    records: &[Record],
+    finished: &BTreeMap<TaskId, Outcome>,
+    first: &RunStarted,
+) -> Vec<(TaskId, Earlier)> {
     let mut last: BTreeMap<(TaskId, String), Earlier> = BTreeMap::new();
     for record in records {
         match &record.body {
-            Body::Samples { task, series, values } if finished.get(task).is_some_and(|o| o.kind == OutcomeKind::Ok) => {
+            Body::Samples { task, series, values }
+                if finished.get(task).is_some_and(|o| o.kind == OutcomeKind::Ok) =>
+            {
                 let planned = first.tasks.iter().find(|t| t.id == *task);
                 if let (Some(planned), Some(value)) = (planned, values.last()) {
                     let (labels, name) = (planned.labels.clone(), series.name.clone());

@@ -108,14 +108,21 @@ pub(super) fn journal_error(e: &JournalError, dir: &Path) -> Error {
     };
     let source = std::error::Error::source(e);
     let message = format!("failed to use the journal: {e}");
-    let error = source.map_or_else(|| Error::new(code, message.clone()), |s| Error::caused(code, message.clone(), s));
+    let error =
+        source.map_or_else(|| Error::new(code, message.clone()), |s| Error::caused(code, message.clone(), s));
     match e {
-        JournalError::Exists(_) => error.hint(format!("go on with `planrun resume {}`, or name another folder", dir.display())),
+        JournalError::Exists(_) => {
+            error.hint(format!("go on with `planrun resume {}`, or name another folder", dir.display()))
+        }
         JournalError::Locked(_) => error.hint("wait for it, or end it; its journal stays whole"),
-        JournalError::Damaged { .. } => error.hint("restore the file from a copy: results before the damage cannot be told from those after it"),
+        JournalError::Damaged { .. } => error.hint(
+            "restore the file from a copy: results before the damage cannot be told from those after it",
+        ),
         JournalError::Newer { .. } => error.hint("use the planrun that wrote it, or a newer one"),
         JournalError::Empty(_) => error.hint("the run never began: start a new one"),
-        JournalError::Io { .. } => error.hint("check that the folder can be written and the disk has room; then `planrun resume`"),
+        JournalError::Io { .. } => {
+            error.hint("check that the folder can be written and the disk has room; then `planrun resume`")
+        }
     }
 }
 
@@ -208,7 +215,9 @@ fn transport(place: &Place) -> Result<Box<dyn Transport>, Outcome> {
 fn signals(dir: PathBuf) -> Result<watch::Receiver<Option<Stop>>, Error> {
     use tokio::signal::unix::{SignalKind, signal};
     let (send, receive) = watch::channel(None);
-    let listen = |kind| signal(kind).map_err(|e| Error::caused(Exit::NOT_MEASURED, "failed to listen for signals", &e));
+    let listen = |kind| {
+        signal(kind).map_err(|e| Error::caused(Exit::NOT_MEASURED, "failed to listen for signals", &e))
+    };
     let (mut int, mut term, mut hup) =
         (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
     tokio::spawn(async move {
@@ -221,7 +230,10 @@ fn signals(dir: PathBuf) -> Result<watch::Receiver<Option<Stop>>, Error> {
             };
             if second {
                 talk(&format!("\nstopped at once; go on with `planrun resume {}`\n", dir.display()));
-                #[expect(clippy::exit, reason = "a second signal means now; agents end by themselves when we are gone")]
+                #[expect(
+                    clippy::exit,
+                    reason = "a second signal means now; agents end by themselves when we are gone"
+                )]
                 std::process::exit(128 + signal);
             }
             second = true;

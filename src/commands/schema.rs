@@ -14,7 +14,7 @@ use crate::{
 pub fn schema(args: &SchemaArgs) -> commands::Result {
     let schema = match args.of {
         SchemaOf::Plan => plan::schema(),
-        SchemaOf::Scorecard => score::scorecard::scorecard_schema(),
+        SchemaOf::Scorecard => score::scorecard_schema(),
         SchemaOf::Rubric => plan::rubric_schema(),
     };
     print(&format!("{schema:#}\n"))?;

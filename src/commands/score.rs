@@ -18,7 +18,11 @@ pub fn score(args: &ScoreArgs) -> commands::Result {
     if let Some(path) = &args.plan {
         let source = Source::open(Some(path))?;
         let loaded = source.load(&[], Unset::Warning);
-        talk(&loaded.render(crate::findings::Form::Human, &source.name, &String::from_utf8_lossy(&source.bytes)));
+        talk(&loaded.render(
+            crate::findings::Form::Human,
+            &source.name,
+            &String::from_utf8_lossy(&source.bytes),
+        ));
         let (false, Some(plan), Some(rubric)) = (loaded.has_errors(), loaded.plan, loaded.rubric) else {
             return Err(Error::new(Exit::USAGE, format!("{} cannot be used", source.name)));
         };
@@ -27,10 +31,12 @@ pub fn score(args: &ScoreArgs) -> commands::Result {
     }
     let rubric = args.rubric.as_deref().map(source::rubric).transpose()?;
     let made = produce::from_journal(&args.run, judgement, rubric)?;
-    let beside = if args.run.is_dir() { args.run.as_path() } else { args.run.parent().unwrap_or(Path::new(".")) };
+    let beside =
+        if args.run.is_dir() { args.run.as_path() } else { args.run.parent().unwrap_or(Path::new(".")) };
     let dir = args.output.as_deref().unwrap_or(beside);
-    std::fs::create_dir_all(dir)
-        .map_err(|e| Error::caused(Exit::USAGE, format!("failed to make the folder {}", dir.display()), &e))?;
+    std::fs::create_dir_all(dir).map_err(|e| {
+        Error::caused(Exit::USAGE, format!("failed to make the folder {}", dir.display()), &e)
+    })?;
     let written = made.write(dir, &asked)?;
     talk(&format!("wrote {}\n\n", written.join(", ")));
     print(&made.summary()?)?;

@@ -69,7 +69,9 @@ impl Source {
         if loaded.has_errors() || !quiet {
             super::talk(&rendered);
         }
-        let wrong = || Error::new(Exit::USAGE, format!("{} cannot be run as it is: nothing was contacted", self.name));
+        let wrong = || {
+            Error::new(Exit::USAGE, format!("{} cannot be run as it is: nothing was contacted", self.name))
+        };
         if loaded.has_errors() {
             return Err(wrong());
         }
@@ -86,7 +88,15 @@ pub fn rubric(name: &str) -> Result<Rubric, Error> {
         Some(text) => (name.to_owned(), text.to_owned()),
         None => (name.to_owned(), read_text(Path::new(name))?),
     };
-    let (rubric, findings) = crate::plan::load_rubric(&text);
+    let options = Options {
+        set: Vec::new(),
+        env: &|name| std::env::var(name).ok(),
+        unset: Unset::Error,
+        read_file: &|file| Err(format!("{file}: a rubric refers to no file")),
+        builtin_rubric: &builtin::text,
+        today: today(),
+    };
+    let (rubric, findings) = crate::plan::load_rubric(&text, &options);
     let source = crate::findings::Source { name: &label, text: &text };
     super::talk(&crate::findings::render(Form::Human, &[(source, &findings)]));
     rubric.ok_or_else(|| Error::new(Exit::USAGE, format!("{label} cannot be used as a rubric")))

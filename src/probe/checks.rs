@@ -10,44 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::lines::Facts;
 
+pub use crate::outcome::{CheckOutcome, CheckResult as Check};
+
 mod cpu;
 mod gpu;
 mod memory;
 mod system;
-
-/// How a check ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CheckOutcome {
-    /// It is as it should be.
-    Pass,
-    /// It may harm, or falls short of what is usual.
-    Warn,
-    /// It breaks a promise, or training will fail on it.
-    Fail,
-    /// It could not be seen from here: neither good nor bad.
-    NotObservable,
-}
-
-/// One check with its outcome, ready for a report.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Check {
-    /// Its stable name.
-    pub id: String,
-    /// How it ended.
-    pub outcome: CheckOutcome,
-    /// What was found, with its unit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub value: Option<String>,
-    /// What was promised, with its unit.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub promised: Option<String>,
-    /// Why it ended so, in a sentence.
-    pub reason: String,
-    /// What to do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub action: Option<String>,
-}
 
 /// What the plan says that the platform promised; `None` = it promised nothing.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -14,8 +14,8 @@ use serde_json::Value;
 mod child;
 mod text;
 
-mod clock;
 pub mod checks;
+mod clock;
 pub mod facts;
 pub mod lines;
 pub mod root;

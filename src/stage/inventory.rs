@@ -11,9 +11,25 @@ use super::{
 use crate::{
     measure::{Better, Labels, Metric, Unit},
     outcome::{Cause, CheckOutcome, Outcome, OutcomeKind},
-    probe::lines::{Fact, Facts},
+    platform::Promises,
+    probe::{
+        checks,
+        lines::{Fact, Facts},
+    },
     wire::Stream,
 };
+
+/// What was promised, in the units of the checks.
+fn promised(of: &Promises) -> checks::Promises {
+    checks::Promises {
+        gpu: of.gpu.clone(),
+        gpus: of.gpus,
+        vcpus: of.vcpus,
+        memory_bytes: of.memory.map(|m| m.bytes),
+        disk_bytes: of.disk.map(|d| d.bytes),
+        ..checks::Promises::default()
+    }
+}
 
 /// Options of `inventory`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -71,7 +87,7 @@ impl StageSpec for Inventory {
                 Fact::Unreadable(reason) => cx.note(format!("{name} could not be read: {reason}")),
             }
         }
-        let checks: Vec<crate::outcome::CheckResult> = Vec::new();
+        let checks = checks::judge(&facts, &promised(&cx.site.promises));
         let count = |outcome| [checks.iter().filter(|c| c.outcome == outcome).count() as f64];
         let none = Labels::none();
         cx.figure(Self::METRICS, "checks_passed", &none, &count(CheckOutcome::Pass))?;

@@ -21,6 +21,12 @@ use crate::{
 /// No more than this is written in a rehearsal.
 const QUICK_BYTES: f64 = 32.0 * 1024.0 * 1024.0;
 
+/// How long each phase goes on when the plan does not say, in seconds.
+const PHASE_SECONDS: f64 = 10.0;
+
+/// Phases that go on for their time: write and read in order, write and read at random places.
+const PHASES: f64 = 4.0;
+
 /// Options of `storage`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -30,9 +36,9 @@ pub struct Storage {
     pub path: Option<String>,
     /// How much is written.
     pub size: Bytes,
-    /// How long each phase goes on at least; default as long as the size takes.
+    /// How long each phase goes on; default 10 s. Past the burst credit of a cloud disk it takes 20 minutes and more.
     #[serde(default)]
-    pub at_least: Option<Duration>,
+    pub duration: Option<Duration>,
     /// How many small files are made.
     #[serde(default = "default_small_files")]
     pub small_files: u32,
@@ -43,6 +49,12 @@ pub struct Storage {
 
 fn default_small_files() -> u32 {
     1000
+}
+
+impl Storage {
+    fn seconds(&self) -> f64 {
+        self.duration.map_or(PHASE_SECONDS, |d| d.seconds)
+    }
 }
 
 impl StageSpec for Storage {
@@ -72,12 +84,24 @@ impl StageSpec for Storage {
         Metric::new("read_iops", Unit::PER_SECOND, Better::Higher, "random 4 KiB reads"),
         Metric::new("write_latency_p50", Unit::SECONDS, Better::Lower, "median latency of random writes"),
         Metric::new(
+            "write_latency_p95",
+            Unit::SECONDS,
+            Better::Lower,
+            "95th percentile of random write latency",
+        ),
+        Metric::new(
             "write_latency_p99",
             Unit::SECONDS,
             Better::Lower,
             "99th percentile of random write latency",
         ),
         Metric::new("read_latency_p50", Unit::SECONDS, Better::Lower, "median latency of random reads"),
+        Metric::new(
+            "read_latency_p95",
+            Unit::SECONDS,
+            Better::Lower,
+            "95th percentile of random read latency",
+        ),
         Metric::new(
             "read_latency_p99",
             Unit::SECONDS,
@@ -100,16 +124,15 @@ impl StageSpec for Storage {
     ];
 
     fn at_least_seconds(&self) -> f64 {
-        self.at_least.map_or(0.0, |d| d.seconds)
+        self.seconds() * PHASES
     }
 
     async fn drive(&self, cx: &mut Drive<'_>) -> Result<(), Outcome> {
         let size = if cx.quick { self.size.bytes.min(QUICK_BYTES) } else { self.size.bytes };
-        let seconds = self.at_least.map_or(0.0, |d| d.seconds);
         let spec = serde_json::json!({
             "path": self.path.clone().unwrap_or_else(|| cx.host.folder.clone()),
             "size_bytes": size as u64,
-            "seconds": if cx.quick { seconds.min(1.0) } else { seconds },
+            "seconds": if cx.quick { self.seconds().min(0.5) } else { self.seconds() },
             "small_files": if cx.quick { self.small_files.min(50) } else { self.small_files },
         });
         let (mut said, mut reader, queue) = (Vec::new(), JsonLines, cx.tell.clone());
