@@ -10,9 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::lines::Facts;
 
+#[allow(clippy::unnecessary_wraps, reason = "every check has the type of a rule")]
 mod cpu;
 mod gpu;
+#[allow(clippy::unnecessary_wraps, reason = "every check has the type of a rule")]
 mod memory;
+#[allow(clippy::unnecessary_wraps, reason = "every check has the type of a rule")]
 mod system;
 
 /// How a check ended.

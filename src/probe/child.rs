@@ -122,7 +122,7 @@ fn has_ended(leader: Pid) -> bool {
 mod tests {
     use super::*;
 
-    const LONG: Duration = Duration::from_secs(60);
+    const LONG: Duration = Duration::from_mins(1);
 
     /// Waits, bounded, until a process is gone or a zombie.
     fn gone(pid: &str) -> bool {
