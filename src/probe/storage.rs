@@ -163,7 +163,7 @@ fn measure(spec: &StorageSpec, volume: &Volume, lines: &mut Lines<'_>) -> Result
     for note in notes {
         lines.note(&note)?;
     }
-    if !target.direct && spec.direct {
+    if !target.direct {
         lines.note("read rates include the check of the data, and are a lower bound")?;
     }
     let mut work = Work::new(spec, &target);
