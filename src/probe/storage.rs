@@ -1,7 +1,7 @@
 //! The `storage` probe: what a folder's storage really does, checked byte by byte.
 //!
 //! Here: the options, the order of the phases, what is printed. Not here: the phases themselves
-//! ([`phases`]), the bytes ([`data`]), the arithmetic ([`series`]).
+//! (`phases`), the bytes (`data`), the arithmetic (`series`).
 //!
 //! Invariant: each number says whether it went past the page cache, and nothing is left in the
 //! folder, except when the probe is killed: then one folder `.planrun-storage-*` stays for the
