@@ -12,9 +12,12 @@ use super::lines::Facts;
 
 pub use crate::outcome::{CheckOutcome, CheckResult as Check};
 
+#[allow(clippy::unnecessary_wraps, reason = "every check has the type of a rule")]
 mod cpu;
 mod gpu;
+#[allow(clippy::unnecessary_wraps, reason = "every check has the type of a rule")]
 mod memory;
+#[allow(clippy::unnecessary_wraps, reason = "every check has the type of a rule")]
 mod system;
 
 /// What the plan says that the platform promised; `None` = it promised nothing.

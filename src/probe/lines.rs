@@ -147,7 +147,7 @@ fn fact_of(value: Value) -> Fact {
         Value::String(text) => Fact::Value(clean(text.as_bytes()).into()),
         Value::Array(_) | Value::Object(_) => Fact::Value(clean(value.to_string().as_bytes()).into()),
         Value::Number(number) => Fact::Value(whole(number)),
-        plain => Fact::Value(plain),
+        Value::Bool(flag) => Fact::Value(flag.into()),
     }
 }
 

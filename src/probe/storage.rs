@@ -1,7 +1,7 @@
 //! The `storage` probe: what a folder's storage really does, checked byte by byte.
 //!
 //! Here: the options, the order of the phases, what is printed. Not here: the phases themselves
-//! ([`phases`]), the bytes ([`data`]), the arithmetic ([`series`]).
+//! (`phases`), the bytes (`data`), the arithmetic (`series`).
 //!
 //! Invariant: each number says whether it went past the page cache, and nothing is left in the
 //! folder, except when the probe is killed: then one folder `.planrun-storage-*` stays for the
@@ -163,17 +163,16 @@ fn measure(spec: &StorageSpec, volume: &Volume, lines: &mut Lines<'_>) -> Result
     for note in notes {
         lines.note(&note)?;
     }
-    if !target.direct && spec.direct {
+    if !target.direct {
         lines.note("read rates include the check of the data, and are a lower bound")?;
     }
     let mut work = Work::new(spec, &target);
-    let print = Print { target: &target };
 
     let write = work.write()?;
-    let labels = print.labels(spec.jobs, spec.block_bytes);
+    let labels = labels_of(&target, spec.jobs, spec.block_bytes);
     lines.metric_with("write_bandwidth", write.bytes() / (write.seconds + write.fsync_seconds), &labels)?;
     lines.metric_with("fsync_seconds", write.fsync_seconds, &labels)?;
-    print.windows(lines, "write_bandwidth_window", &write, &labels)?;
+    windows(lines, "write_bandwidth_window", &write, &labels)?;
     match series::last_to_first(&write.ops, write.seconds) {
         Some(ratio) => lines.metric_with("write_last_to_first", ratio, &labels)?,
         None => lines.note("too few writes to tell the end of the write phase from its start")?,
@@ -182,17 +181,17 @@ fn measure(spec: &StorageSpec, volume: &Volume, lines: &mut Lines<'_>) -> Result
 
     let read = work.read()?;
     lines.metric_with("read_bandwidth", read.bytes() / read.seconds, &labels)?;
-    print.windows(lines, "read_bandwidth_window", &read, &labels)?;
+    windows(lines, "read_bandwidth_window", &read, &labels)?;
     lines.flush()?;
 
-    let labels = print.labels(spec.random_jobs, spec.random_block_bytes);
-    print.random(lines, "read", &work.read_random()?, &labels)?;
-    print.random(lines, "write", &work.write_random()?, &labels)?;
+    let labels = labels_of(&target, spec.random_jobs, spec.random_block_bytes);
+    random(lines, "read", &work.read_random()?, &labels)?;
+    random(lines, "write", &work.write_random()?, &labels)?;
 
     if spec.small_files > 0 {
         for (op, phase) in work.small_files()? {
             // Made and removed through the page cache, but flushed; read after asking it to forget.
-            let mut labels = print.labels(1, spec.small_file_bytes);
+            let mut labels = labels_of(&target, 1, spec.small_file_bytes);
             labels[0].1 = "false".into();
             if labels[1].1 == "cold" {
                 labels[1].1 = "unknown".into();
@@ -216,51 +215,33 @@ impl Lines<'_> {
     }
 }
 
-struct Print<'a> {
-    target: &'a Target,
+fn labels_of(target: &Target, jobs: u32, block: u64) -> Labels {
+    vec![
+        ("direct", target.direct.to_string()),
+        ("cache", target.cache().to_owned()),
+        ("jobs", jobs.to_string()),
+        ("block_bytes", block.to_string()),
+    ]
 }
 
-impl Print<'_> {
-    fn labels(&self, jobs: u32, block: u64) -> Labels {
-        vec![
-            ("direct", self.target.direct.to_string()),
-            ("cache", self.target.cache().to_owned()),
-            ("jobs", jobs.to_string()),
-            ("block_bytes", block.to_string()),
-        ]
+fn windows(lines: &mut Lines<'_>, name: &str, phase: &Phase, labels: &Labels) -> Result<(), ProbeError> {
+    for rate in series::windows(&phase.ops, phase.seconds, WINDOW) {
+        lines.metric_with(name, rate, labels)?;
     }
+    Ok(())
+}
 
-    fn windows(
-        &self,
-        lines: &mut Lines<'_>,
-        name: &str,
-        phase: &Phase,
-        labels: &Labels,
-    ) -> Result<(), ProbeError> {
-        for rate in series::windows(&phase.ops, phase.seconds, WINDOW) {
-            lines.metric_with(name, rate, labels)?;
+fn random(lines: &mut Lines<'_>, what: &str, phase: &Phase, labels: &Labels) -> Result<(), ProbeError> {
+    lines.metric_with(&format!("{what}_iops"), phase.ops.len() as f64 / phase.seconds, labels)?;
+    let mut latencies: Vec<f64> = phase.ops.iter().map(|op| op.seconds).collect();
+    latencies.sort_unstable_by(f64::total_cmp);
+    for percent in [50, 95, 99] {
+        match series::percentile(&latencies, percent) {
+            Some(value) => lines.metric_with(&format!("{what}_latency_p{percent}"), value, labels)?,
+            None => lines.note(&format!("{} {what}s are too few for p{percent}", latencies.len()))?,
         }
-        Ok(())
     }
-
-    fn random(
-        &self,
-        lines: &mut Lines<'_>,
-        what: &str,
-        phase: &Phase,
-        labels: &Labels,
-    ) -> Result<(), ProbeError> {
-        lines.metric_with(&format!("{what}_iops"), phase.ops.len() as f64 / phase.seconds, labels)?;
-        let mut latencies: Vec<f64> = phase.ops.iter().map(|op| op.seconds).collect();
-        latencies.sort_unstable_by(f64::total_cmp);
-        for percent in [50, 95, 99] {
-            match series::percentile(&latencies, percent) {
-                Some(value) => lines.metric_with(&format!("{what}_latency_p{percent}"), value, labels)?,
-                None => lines.note(&format!("{} {what}s are too few for p{percent}", latencies.len()))?,
-            }
-        }
-        lines.flush()
-    }
+    lines.flush()
 }
 
 #[cfg(test)]

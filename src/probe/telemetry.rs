@@ -1,6 +1,6 @@
 //! The `telemetry` probe: how busy the host is, sampled beside a workload.
 //!
-//! Here: the metrics, the loop, the end. Not here: where the counters stand ([`sources`]), and what
+//! Here: the metrics, the loop, the end. Not here: where the counters stand (`sources`), and what
 //! accelerators do (they need the vendor's library).
 //!
 //! Invariant: a rate comes from two readings of one counter and the measured time between them; a

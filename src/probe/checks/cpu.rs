@@ -116,11 +116,12 @@ pub(super) fn pressure(facts: &Facts, _: &Promises) -> Option<Check> {
     ];
     let known = kinds.iter().filter_map(|(what, name)| Some((*what, facts.number(name)?)));
     let Some((what, worst)) = known.max_by(|(_, a), (_, b)| a.total_cmp(b)) else {
-        return Some(match facts.is_nothing("pressure.cpu_share") {
-            true => Check::not_observable(
+        return Some(if facts.is_nothing("pressure.cpu_share") {
+            Check::not_observable(
                 "this kernel does not tell about pressure (it is too old, or built without)",
-            ),
-            false => Check::unknown(facts, "pressure.cpu_share"),
+            )
+        } else {
+            Check::unknown(facts, "pressure.cpu_share")
         });
     };
     let check = if worst >= PRESSURE_WARN {

@@ -16,11 +16,11 @@ const TWINS: [&str; 8] = ["d", "dd", "maxq", "laptop", "mobile", "grid", "vgpu",
 const FILLERS: [&str; 6] = ["nvidia", "geforce", "amd", "instinct", "quadro", "tesla"];
 
 pub(super) fn count(facts: &Facts, promises: &Promises) -> Option<Check> {
-    let promised = promises.gpus?;
-    let wanted = f64::from(promised);
+    let asked = promises.gpus?;
+    let wanted = f64::from(asked);
     let check = match facts.number("gpu.pci_count") {
         None => Check::unknown(facts, "gpu.pci_count"),
-        Some(0.0) if promised > 0 => Check::fail("there is no accelerator on the PCI bus")
+        Some(0.0) if asked > 0 => Check::fail("there is no accelerator on the PCI bus")
             .value("0")
             .action("ask the provider; in a VM, check that the device is passed through"),
         Some(found) if found < wanted => {
@@ -28,14 +28,14 @@ pub(super) fn count(facts: &Facts, promises: &Promises) -> Option<Check> {
                 .value(number(found))
                 .action("reject the machine: an accelerator has fallen off the bus or was never there")
         }
-        Some(found) => within_reach(facts, found, promised).value(number(found)),
+        Some(found) => within_reach(facts, found, asked).value(number(found)),
     };
-    Some(check.promised(Some(promised.to_string())))
+    Some(check.promised(Some(asked.to_string())))
 }
 
 /// On the bus is not yet within reach: driver and `PyTorch` may see fewer.
-fn within_reach(facts: &Facts, on_bus: f64, promised: u32) -> Check {
-    let wanted = f64::from(promised);
+fn within_reach(facts: &Facts, on_bus: f64, asked: u32) -> Check {
+    let wanted = f64::from(asked);
     let seen = [("the NVIDIA driver", "gpu.driver_count"), ("PyTorch", "torch.device_count")];
     for (who, name) in seen {
         // None at all has checks of its own: `gpu_driver` and `torch_cuda`.
@@ -58,23 +58,23 @@ fn within_reach(facts: &Facts, on_bus: f64, promised: u32) -> Check {
 }
 
 pub(super) fn name(facts: &Facts, promises: &Promises) -> Option<Check> {
-    let promised = promises.gpu.as_deref()?;
+    let asked = promises.gpu.as_deref()?;
     let names: Vec<&str> = per_device(facts, "gpu", "name")
         .filter_map(|(_, fact)| if let Fact::Value(value) = fact { value.as_str() } else { None })
         .collect();
     let check = if names.is_empty() {
         let ids = facts.text("gpu.pci_ids").map_or(String::new(), |ids| format!("; on the PCI bus: {ids}"));
         Check::not_observable(format!("no driver tells the accelerators' names{ids}"))
-    } else if let Some(other) = names.iter().find(|name| !is_product(name, promised)) {
+    } else if let Some(other) = names.iter().find(|name| !is_product(name, asked)) {
         Check::fail("another product than was promised")
             .value(*other)
             .action("reject the machine: it was substituted")
-    } else if let Some(name) = names.iter().find(|name| is_unnamed_pcie(name, promised)) {
+    } else if let Some(name) = names.iter().find(|name| is_unnamed_pcie(name, asked)) {
         Check::warn("the PCIe variant, which is slower than the module of the same name").value(*name)
     } else {
         Check::pass("all accelerators carry the promised name").value(names[0])
     };
-    Some(check.promised(Some(promised)))
+    Some(check.promised(Some(asked)))
 }
 
 /// True when the name holds every word of the promised one, and none that makes it a lesser twin.

@@ -11,20 +11,20 @@ const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
 const SHM_DEFAULT: f64 = 67_108_864.0;
 
 pub(super) fn limit(facts: &Facts, promises: &Promises) -> Option<Check> {
-    let promised = promises.memory_bytes;
+    let asked = promises.memory_bytes;
     let Some(bytes) = facts.number("memory.effective_bytes") else {
         // The machine's whole memory is an upper bound: it can break a promise, not keep one.
         let total =
-            facts.number("memory.total_bytes").zip(promised).filter(|(total, bytes)| *total < bytes * KEPT);
+            facts.number("memory.total_bytes").zip(asked).filter(|(total, bytes)| *total < bytes * KEPT);
         let check = match total {
             Some((total, _)) => Check::fail("the whole machine has less than was promised").value(gib(total)),
             None => Check::unknown(facts, "memory.effective_bytes"),
         };
-        return Some(check.promised(promised.map(gib)));
+        return Some(check.promised(asked.map(gib)));
     };
     let limited = facts.number("memory.limit_bytes").is_some_and(|limit| limit <= bytes);
     let by = if limited { "a control group's limit" } else { "the machine" };
-    let check = match promised {
+    let check = match asked {
         Some(promise) if bytes < promise * KEPT => {
             Check::fail(format!("{by} gives {} of the promised memory", super::percent(bytes / promise)))
                 .action("ask the provider for the promised memory, or lift the limit")
@@ -40,7 +40,7 @@ pub(super) fn limit(facts: &Facts, promises: &Promises) -> Option<Check> {
         }
         None => Check::pass("no limit below the machine's memory"),
     };
-    Some(check.value(gib(bytes)).promised(promised.map(gib)))
+    Some(check.value(gib(bytes)).promised(asked.map(gib)))
 }
 
 pub(super) fn oom_kills(facts: &Facts, _: &Promises) -> Option<Check> {

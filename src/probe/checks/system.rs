@@ -61,11 +61,11 @@ pub(super) fn disk_space(facts: &Facts, promises: &Promises) -> Option<Check> {
         .chain(devices)
         .max_by(|(_, a), (_, b)| a.total_cmp(b));
     let full = mounts.iter().find(|(_, bytes, free)| *free < bytes * NEARLY_FULL);
-    let promised = promises.disk_bytes;
-    let check = match (largest, promised) {
+    let asked = promises.disk_bytes;
+    let check = match (largest, asked) {
         (None, _) => {
             return Some(
-                Check::not_observable("neither disks nor mounts could be read").promised(promised.map(gb)),
+                Check::not_observable("neither disks nor mounts could be read").promised(asked.map(gb)),
             );
         }
         (Some((name, bytes)), Some(promise)) if bytes < promise * KEPT => {
@@ -80,7 +80,7 @@ pub(super) fn disk_space(facts: &Facts, promises: &Promises) -> Option<Check> {
             None => Check::pass(format!("the largest is {name}")).value(gb(bytes)),
         },
     };
-    Some(check.promised(promised.map(gb)))
+    Some(check.promised(asked.map(gb)))
 }
 
 pub(super) fn network_speed(facts: &Facts, promises: &Promises) -> Option<Check> {

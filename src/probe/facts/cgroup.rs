@@ -204,6 +204,21 @@ mod tests {
     }
 
     #[test]
+    fn the_huge_number_of_v1_is_no_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        let limit = |text: &str| {
+            std::fs::write(folder.path().join("limit"), text).unwrap();
+            limit_file(&root, "/limit")
+        };
+        assert_eq!(limit("9223372036854771712\n"), Ok(None));
+        assert_eq!(limit("max\n"), Ok(None));
+        assert_eq!(limit("68719476736\n"), Ok(Some(68_719_476_736.0)));
+        assert!(matches!(limit("-1\n"), Err(Missing::Unreadable(_))));
+        assert_eq!(limit_file(&root, "/none"), Err(Missing::NotThere));
+    }
+
+    #[test]
     fn keys_match_whole_words() {
         assert_eq!(keyed("oom 3\noom_kill 2\n", "oom_kill"), Some(2.0));
         assert_eq!(keyed("oom_kill_disable 1\n", "oom_kill"), None);

@@ -6,6 +6,7 @@
 //! Invariant: a device counts once; partitions, loops, RAM disks and mapped devices do not count.
 
 use super::FactsSpec;
+use super::cgroup::Cgroups;
 use crate::probe::lines::Facts;
 use crate::probe::root::{Missing, Root};
 use crate::probe::text::name_part;
@@ -25,6 +26,7 @@ pub(super) fn read(root: &Root, spec: &FactsSpec, facts: &mut Facts) {
         }
         Err(missing) => facts.put_always("disk.count", Err::<u64, _>(missing)),
     }
+    facts.put("disk.limit", io_limit(root));
     for path in &spec.mounts {
         let name = format!("mount.{}", name_part(path));
         match root.volume(path) {
@@ -36,6 +38,21 @@ pub(super) fn read(root: &Root, spec: &FactsSpec, facts: &mut Facts) {
             Err(missing) => facts.put(format!("{name}.kind"), Err::<String, _>(missing)),
         }
     }
+}
+
+/// The innermost I/O limits of the control group; the older version keeps them elsewhere.
+fn io_limit(root: &Root) -> Result<String, Missing> {
+    let io = Cgroups::find(root)?.controller(root, "io");
+    if !io.unified {
+        return Err(Missing::Unreadable("not read from control groups of version 1".into()));
+    }
+    for folder in &io.folders {
+        match root.line(&format!("{folder}/io.max")) {
+            Err(Missing::NotThere) => {}
+            other => return other,
+        }
+    }
+    Err(Missing::NotThere)
 }
 
 fn read_device(root: &Root, name: &str, facts: &mut Facts) {

@@ -116,6 +116,7 @@ fn by_driver(root: &Root) -> Option<Vec<Driver>> {
 
 pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
     facts.put("nvidia.driver_version", driver_version(root));
+    facts.set("nvidia.peermem", root.exists("/sys/module/nvidia_peermem"));
     let present = match gpus_present(root) {
         Ok(present) => present,
         Err(missing) => return facts.put("gpu.pci_count", Err::<u64, _>(missing)),
@@ -127,6 +128,9 @@ pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
         *kinds.entry(id.clone()).or_default() += 1;
         let fact = format!("gpu.{}", name_part(&gpu.address));
         facts.set(format!("{fact}.id"), id);
+        let folder = format!("/sys/bus/pci/devices/{}", gpu.address);
+        facts.put(format!("{fact}.pcie_link"), pcie_link(root, &folder, "current"));
+        facts.put(format!("{fact}.pcie_link_max"), pcie_link(root, &folder, "max"));
         facts.put(format!("{fact}.numa_node"), gpu.numa_node.ok_or(Missing::NotThere));
     }
     if !kinds.is_empty() {
@@ -147,6 +151,13 @@ pub(super) fn read(root: &Root, _spec: &FactsSpec, facts: &mut Facts) {
         facts.put(format!("{fact}.name"), told(gpu.name));
         facts.put(format!("{fact}.uuid"), told(gpu.uuid));
     }
+}
+
+/// Speed and width of a device's link; a VM may show none.
+fn pcie_link(root: &Root, folder: &str, which: &str) -> Result<String, Missing> {
+    let speed = root.line(&format!("{folder}/{which}_link_speed"))?;
+    let width = root.line(&format!("{folder}/{which}_link_width"))?;
+    Ok(format!("{speed} x{width}"))
 }
 
 /// The version of the loaded kernel driver.

@@ -109,3 +109,44 @@ fn hypervisor(
         (None, None) => Err(Missing::Unreadable("neither processor flags nor firmware tables tell".into())),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a host with these processor flags, vendor and product.
+    fn said(cpuinfo: &str, vendor: &str, product: &str) -> Result<String, Missing> {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in [
+            ("proc/cpuinfo", cpuinfo),
+            ("sys/class/dmi/id/sys_vendor", vendor),
+            ("sys/class/dmi/id/product_name", product),
+        ] {
+            let path = folder.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        let mut facts = Facts::new();
+        read(&Root::at(folder.path()), &FactsSpec::default(), &mut facts);
+        match facts.get("machine.hypervisor") {
+            Some(crate::probe::lines::Fact::Unreadable(reason)) => Err(Missing::Unreadable(reason.clone())),
+            _ => facts.text("machine.hypervisor").map(str::to_owned).ok_or(Missing::NotThere),
+        }
+    }
+
+    #[test]
+    fn hypervisors_are_told_by_flag_or_firmware() {
+        let (flagged, plain) = ("flags\t: fpu hypervisor avx\n", "flags\t: fpu avx\n");
+        assert_eq!(said(flagged, "Microsoft Corporation", "Virtual Machine"), Ok("hyperv".into()));
+        assert_eq!(said(flagged, "", ""), Ok("unknown".into()));
+        assert_eq!(said(plain, "Dell Inc.", "PowerEdge XE9680"), Err(Missing::NotThere));
+        assert_eq!(said(plain, "Tencent Cloud", "CVM"), Ok("kvm".into()), "a hidden flag");
+        assert_eq!(said(plain, "Amazon EC2", "p4d.metal"), Err(Missing::NotThere), "a whole machine");
+    }
+
+    #[test]
+    fn other_processors_have_no_flag_so_firmware_decides() {
+        assert_eq!(said("CPU part\t: 0xd4f\n", "NVIDIA", "Grace"), Err(Missing::NotThere));
+        assert!(matches!(said("CPU part\t: 0xd4f\n", "", ""), Err(Missing::Unreadable(_))));
+    }
+}

@@ -36,6 +36,10 @@ fn bare_metal_counts_each_device_once() {
     assert_eq!(facts.text("gpu.pci_ids"), Some("8 x 10de:2330"));
     assert_eq!(facts.number("gpu.driver_count"), Some(8.0));
     assert_eq!(facts.text("gpu.0000:1b:00_0.name"), Some("NVIDIA H100 80GB HBM3"));
+    assert_eq!(facts.text("gpu.0000:1b:00_0.pcie_link"), Some("2.5 GT/s PCIe x16"), "idle");
+    assert_eq!(facts.text("gpu.0000:1b:00_0.pcie_link_max"), Some("32.0 GT/s PCIe x16"));
+    assert_eq!(facts.flag("nvidia.peermem"), Some(true));
+    assert!(facts.is_nothing("disk.limit"));
     assert_eq!(facts.text("nvidia.driver_version"), Some("550.54.15"));
     assert_eq!(facts.text("cuda.toolkit_version"), Some("12.4.20240320"));
     assert_eq!(facts.number("disk.count"), Some(2.0), "no loop, no md, no hidden path");
@@ -79,6 +83,7 @@ fn a_container_shows_its_limits_not_the_hosts() {
     assert_eq!(facts.text("os.libc"), Some("glibc 2.31"), "from ldd");
     assert_eq!(facts.flag("host.own_name_resolves"), Some(false));
     assert!(facts.get("host.own_name_loopback").is_none());
+    assert_eq!(facts.text("disk.limit"), Some("253:0 rbps=max wbps=104857600 riops=max wiops=max"));
     assert_eq!(facts.text("torch.version"), Some("2.1.0+cpu"));
     assert!(facts.is_nothing("torch.cuda_version"));
     assert_eq!(facts.text("nvidia.driver_version"), Some("535.129.03"));

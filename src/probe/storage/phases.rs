@@ -132,7 +132,7 @@ impl<'a> Work<'a> {
             let most = if self.target.direct { u64::MAX } else { part.filled() };
             for count in 0..most {
                 let elapsed = if self.target.direct { reading } else { start.elapsed() };
-                if part.filled() == 0 || elapsed >= limit || ops.len() >= MAX_OPS / jobs {
+                if part.filled() == 0 || (count > 0 && (elapsed >= limit || ops.len() >= MAX_OPS / jobs)) {
                     break;
                 }
                 let block = part.first + count % part.filled();
@@ -276,13 +276,20 @@ impl<'a> Work<'a> {
         let start = Instant::now();
         let results: Vec<_> = std::thread::scope(|scope| {
             let job = &job;
-            let threads: Vec<_> =
-                (0..count).map(|index| scope.spawn(move || job(index, limit, start))).collect();
-            threads.into_iter().map(std::thread::ScopedJoinHandle::join).collect()
+            let threads: Vec<_> = (0..count)
+                .map(|index| {
+                    std::thread::Builder::new().spawn_scoped(scope, move || job(index, limit, start))
+                })
+                .collect();
+            let joined = threads.into_iter().map(|thread| match thread {
+                Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+                Err(source) => Err(ProbeError::Io { what: format!("start {count} threads"), source }),
+            });
+            joined.collect()
         });
         let (mut phase, mut counts) = (Phase::default(), Vec::new());
         for result in results {
-            let ops = result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            let ops = result?;
             counts.push(ops.len());
             phase.seconds = ops.last().map_or(phase.seconds, |op| phase.seconds.max(op.end));
             phase.ops.extend(ops);
@@ -323,7 +330,8 @@ impl<'a> Work<'a> {
 }
 
 fn go_on(start: Instant, limit: Duration, done: usize, jobs: usize) -> bool {
-    start.elapsed() < limit && done < MAX_OPS / jobs.max(1)
+    // One at least: a device that is slower than the limit is still measured.
+    done == 0 || (start.elapsed() < limit && done < MAX_OPS / jobs.max(1))
 }
 
 fn op(began: Instant, end: Duration, bytes: usize) -> Op {

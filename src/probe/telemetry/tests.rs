@@ -130,6 +130,15 @@ fn every_metric_has_its_unit_from_the_list() {
 }
 
 #[test]
+fn the_end_of_stdin_ends_the_wait() {
+    let (send, receive) = mpsc::channel();
+    let mut clock = LiveClock { start: Instant::now(), end: (None, receive) };
+    assert!(clock.wait_until(Duration::ZERO), "still open");
+    drop(send);
+    assert!(!clock.wait_until(Duration::from_mins(10)), "closed: no waiting");
+}
+
+#[test]
 fn the_running_host_gives_the_samples_asked_for() {
     let mut out = Vec::new();
     run(serde_json::json!({"interval_seconds": 0.05, "samples": 2}), &mut out).unwrap();
