@@ -129,15 +129,19 @@ impl StageSpec for Storage {
 
     async fn drive(&self, cx: &mut Drive<'_>) -> Result<(), Outcome> {
         let size = if cx.quick { self.size.bytes.min(QUICK_BYTES) } else { self.size.bytes };
+        let path = self.path.clone().unwrap_or_else(|| cx.host.folder.clone());
         let spec = serde_json::json!({
-            "path": self.path.clone().unwrap_or_else(|| cx.host.folder.clone()),
+            "path": path,
             "size_bytes": size as u64,
             "seconds": if cx.quick { self.seconds().min(0.5) } else { self.seconds() },
             "small_files": if cx.quick { self.small_files.min(50) } else { self.small_files },
         });
         let (mut said, mut reader, queue) = (Vec::new(), JsonLines, cx.tell.clone());
         let mut found = 0_usize;
-        let run = Run::probe("main", "storage", &spec);
+        // Killed in the middle, the probe leaves its folder behind.
+        let undo = r#"rm -rf -- "$0"/.planrun-storage-"$PLANRUN_RUN"-*"#;
+        let undo = ["/bin/sh", "-c", undo, &path].map(str::to_owned).to_vec();
+        let run = Run { undo: Some(undo), ..Run::probe("main", "storage", &spec) };
         let ended = cx
             .host
             .run(run, |line| {

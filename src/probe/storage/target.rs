@@ -50,8 +50,10 @@ impl Target {
         volume: &Volume,
         direct: bool,
     ) -> Result<(Self, Vec<String>), ProbeError> {
+        // The run stands in the name, so that whoever kills this process can find what it leaves.
+        let run = std::env::var("PLANRUN_RUN").unwrap_or_else(|_| "by-hand".to_owned());
         let folder = tempfile::Builder::new()
-            .prefix(".planrun-storage-")
+            .prefix(&format!(".planrun-storage-{run}-"))
             .tempdir_in(path)
             .map_err(io_error(format!("make a folder in {}", path.display())))?;
         let in_memory = matches!(volume.kind.as_str(), "tmpfs" | "ramfs");
