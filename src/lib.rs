@@ -4,6 +4,7 @@ pub mod measure;
 pub mod platform;
 pub mod probe;
 pub mod record;
+pub mod report;
 pub mod score;
 pub mod stage;
 pub mod workload;
