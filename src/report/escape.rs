@@ -47,15 +47,23 @@ pub(crate) fn markdown(text: &str) -> String {
     for (i, c) in chars.iter().enumerate() {
         match c {
             // Between letters an underscore is only itself, and names stay readable.
-            '_' if i > 0 && chars[i - 1].is_alphanumeric() && chars.get(i + 1).is_some_and(|n| n.is_alphanumeric()) => {
+            '_' if i > 0
+                && chars[i - 1].is_alphanumeric()
+                && chars.get(i + 1).is_some_and(|n| n.is_alphanumeric()) =>
+            {
                 out.push('_');
             }
             '\\' | '|' | '`' | '*' | '_' | '[' | ']' | '~' => {
                 out.push('\\');
                 out.push(*c);
             }
-            '<' => out.push_str("&lt;"),
-            '&' => out.push_str("&amp;"),
+            // Before anything else `<` opens no tag and `&` no entity, and bounds stay readable.
+            '<' if chars.get(i + 1).is_some_and(|n| n.is_ascii_alphabetic() || "/!?".contains(*n)) => {
+                out.push_str("&lt;");
+            }
+            '&' if chars.get(i + 1).is_some_and(|n| n.is_ascii_alphanumeric() || *n == '#') => {
+                out.push_str("&amp;");
+            }
             c => out.push(*c),
         }
     }
@@ -141,6 +149,7 @@ mod tests {
         assert_eq!(markdown("tokens_per_second"), "tokens_per_second");
         assert_eq!(markdown("`tick` *star* _under_"), "\\`tick\\` \\*star\\* \\_under\\_");
         assert_eq!(markdown("<script>"), "&lt;script>");
+        assert_eq!(markdown("<= 5 % & &lt;"), "<= 5 % & &amp;lt;");
         assert_eq!(markdown("é \u{202E}"), "é ⟨U+202E⟩");
     }
 

@@ -41,7 +41,10 @@ impl std::str::FromStr for Language {
     type Err = String;
     fn from_str(s: &str) -> Result<Self, String> {
         let known = || Self::ALL.map(Self::code).join(" or ");
-        Self::ALL.into_iter().find(|l| l.code() == s).ok_or_else(|| format!("`{s}` is no language of reports: {}", known()))
+        Self::ALL
+            .into_iter()
+            .find(|l| l.code() == s)
+            .ok_or_else(|| format!("`{s}` is no language of reports: {}", known()))
     }
 }
 
@@ -66,6 +69,7 @@ pub(crate) fn words(language: Language) -> Value {
 
 /// The word for a value such as an outcome, or the value itself where no word is known.
 pub(crate) fn word(language: Language, group: &str, key: &Value) -> Value {
-    let known = key.as_str().and_then(|k| map(language).get(&format!("{group}_{k}"))?.as_str().map(str::to_owned));
+    let known =
+        key.as_str().and_then(|k| map(language).get(&format!("{group}_{k}"))?.as_str().map(str::to_owned));
     known.map_or_else(|| key.clone(), Value::from_safe_string)
 }

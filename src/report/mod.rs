@@ -13,7 +13,8 @@ mod svg;
 mod tests;
 
 use minijinja::{
-    AutoEscape, Environment, Error, UndefinedBehavior, Value, escape_formatter, syntax::SyntaxConfig, value::Serde,
+    AutoEscape, Environment, Error, UndefinedBehavior, Value, escape_formatter, syntax::SyntaxConfig,
+    value::Serde,
 };
 
 pub use language::Language;
@@ -191,4 +192,3 @@ fn fault(name: &str, text: &str, e: &Error) -> ReportError {
         source: TemplateFault(detail),
     }
 }
-

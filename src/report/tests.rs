@@ -20,9 +20,11 @@ fn look() {
     let Some(to) = std::env::var_os("PLANRUN_LOOK") else { return };
     for language in Language::ALL {
         for format in Format::ALL {
-            let name = if format == Format::Junit { "junit.xml".to_owned() } else { format.file_name().to_owned() };
+            let name =
+                if format == Format::Junit { "junit.xml".to_owned() } else { format.file_name().to_owned() };
             let file = format!("{}/templates/{name}.j2", env!("CARGO_MANIFEST_DIR"));
-            let template = Some(Template { name: name.clone(), text: std::fs::read_to_string(file).unwrap() });
+            let template =
+                Some(Template { name: name.clone(), text: std::fs::read_to_string(file).unwrap() });
             let options = Options { language, template };
             let out = std::path::Path::new(&to).join(format!("{}.{name}", language.code()));
             match render(format, &card(), &options) {
