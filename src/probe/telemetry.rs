@@ -42,7 +42,7 @@ pub const TELEMETRY: &[(&str, &str, &str)] = &[
     ("disk_write", "B/s", "bytes written to all block devices, each counted once"),
     ("network_rx", "B/s", "bytes received by all real interfaces, or by all but loopback where none is real"),
     ("network_tx", "B/s", "bytes sent by the same interfaces"),
-    ("load", "1", "tasks that run or wait, averaged over a minute by the kernel"),
+    ("load", "count", "tasks that run or wait, averaged over a minute by the kernel"),
 ];
 
 /// The options of the `telemetry` probe.

@@ -225,6 +225,9 @@ fn platform(out: &mut Lines, name: &str, speed: Speed, cores: u32, cpu: &str, ke
         training(out, &task, tokens, 200, repeat);
         let jitter = 0.012 * f64::from(repeat);
         out.samples(&task, "jitter", &Labels::none(), Unit::RATIO, Better::Lower, &[jitter]);
+        if name == "rack" {
+            out.samples(&task, "mfu", &Labels::none(), Unit::RATIO, Better::Higher, &[tokens / 8965.5]);
+        }
         let expect = Expectation {
             metric: "jitter".into(),
             bound: "<= 3 %".into(),

@@ -7,6 +7,7 @@ mod build;
 pub mod builtin;
 mod compare_hosts;
 pub mod cost;
+pub mod diff;
 #[cfg(test)]
 pub(crate) mod example;
 pub mod figure;

@@ -1,0 +1,192 @@
+//! What templates can call: escapes, numbers as people read them, bars and curves.
+//!
+//! Not here: what the numbers mean. A filter changes the look of a value, never the value.
+
+use minijinja::{Environment, Error, ErrorKind, Value, value::Serde};
+use serde::Deserialize;
+
+use super::{escape, svg};
+use crate::{
+    measure::{Labels, Money, Unit},
+    score::figure,
+};
+
+fn safe(text: String) -> Value {
+    Value::from_safe_string(text)
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+fn number(value: &Value) -> Option<f64> {
+    f64::try_from(value.clone()).ok()
+}
+
+/// The figures of a metric as text in one unit.
+#[derive(Deserialize)]
+struct Metric {
+    unit: Unit,
+    median: f64,
+    mean: f64,
+    min: f64,
+    max: f64,
+    stddev: Option<f64>,
+    p95: Option<f64>,
+    p99: Option<f64>,
+    #[serde(default)]
+    few_samples: Vec<String>,
+}
+
+fn shown(metric: Serde<Metric>) -> Value {
+    let m = metric.0;
+    let (factor, unit) = figure::scale(m.median, &m.unit);
+    let n = |v: f64| figure::number(v / factor);
+    let opt = |v: Option<f64>, name: &str| {
+        let mark = if m.few_samples.iter().any(|f| f == name) { "*" } else { "" };
+        v.map_or_else(String::new, |v| n(v) + mark)
+    };
+    Value::from_pairs([
+        ("unit", safe(unit)),
+        ("median", safe(n(m.median))),
+        ("mean", safe(n(m.mean))),
+        ("min", safe(n(m.min))),
+        ("max", safe(n(m.max))),
+        ("stddev", safe(opt(m.stddev, "stddev"))),
+        ("p95", safe(opt(m.p95, "p95"))),
+        ("p99", safe(opt(m.p99, "p99"))),
+        ("few", Value::from(!m.few_samples.is_empty())),
+    ])
+}
+
+#[derive(Deserialize)]
+struct Identity {
+    stage: String,
+    name: String,
+    #[serde(default)]
+    labels: Labels,
+}
+
+fn metric_id(m: Serde<Identity>) -> String {
+    format!("{}.{}{}", m.0.stage, m.0.name, m.0.labels)
+}
+
+/// A fact about a host as text; a list as its items.
+fn fact(v: Serde<serde_json::Value>) -> String {
+    match v.0 {
+        serde_json::Value::Null => "–".to_owned(),
+        serde_json::Value::String(s) => s,
+        serde_json::Value::Array(items) => {
+            let items: Vec<String> = items.into_iter().map(|i| fact(Serde(i))).collect();
+            items.join(", ")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn figure_filter(value: &Value, unit: &Value) -> String {
+    match (number(value), unit.as_str()) {
+        (Some(v), Some(unit)) => figure::with_unit(v, &Unit::new(unit.to_owned())),
+        (Some(v), None) => figure::number(v),
+        (None, _) => String::new(),
+    }
+}
+
+#[derive(Deserialize)]
+struct Ends {
+    low: f64,
+    high: f64,
+}
+
+fn range(value: Serde<Ends>) -> String {
+    figure::range(value.0.low, value.0.high)
+}
+
+fn points(value: &Value) -> String {
+    number(value).map_or_else(String::new, figure::points)
+}
+
+fn percent(value: &Value) -> String {
+    number(value).map_or_else(String::new, |v| format!("{} %", figure::digits(v * 100.0, 3)))
+}
+
+/// Money rounded to cents; what is no money stays as it is.
+fn money(value: &Value) -> String {
+    let text = text(value);
+    text.parse::<Money>().map_or(text, |m| format!("{} {}", m.rounded(), m.currency))
+}
+
+fn hours(value: &Value) -> String {
+    number(value).map_or_else(String::new, |v| format!("{} h", figure::number(v)))
+}
+
+fn bad(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidOperation, what.to_owned())
+}
+
+#[derive(Deserialize)]
+struct Labelled {
+    name: String,
+    stage: String,
+    #[serde(default)]
+    labels: Labels,
+    median: f64,
+}
+
+#[derive(Deserialize)]
+struct Measured {
+    title: String,
+    metrics: Vec<Labelled>,
+}
+
+/// The curve of speedups over the number of accelerators of all platforms, as SVG; empty where there is none.
+fn scaling_curve(platforms: Serde<Vec<Measured>>) -> Value {
+    let mut stages: Vec<&str> = Vec::new();
+    for m in platforms.0.iter().flat_map(|p| &p.metrics).filter(|m| m.name == "speedup") {
+        if !stages.contains(&m.stage.as_str()) {
+            stages.push(&m.stage);
+        }
+    }
+    let Some(stage) = stages.first() else { return safe(String::new()) };
+    let lines: Vec<svg::Line> = platforms
+        .0
+        .iter()
+        .map(|p| {
+            let mut points: Vec<(f64, f64)> = p
+                .metrics
+                .iter()
+                .filter(|m| m.name == "speedup" && m.stage == *stage)
+                .filter_map(|m| Some((m.labels.0.get("gpus")?.parse().ok()?, m.median)))
+                .collect();
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            svg::Line { title: p.title.clone(), points }
+        })
+        .collect();
+    safe(svg::curve(&lines))
+}
+
+/// A bar of points: what is sure, what is open, out of the weight.
+fn bar(value: Serde<Ends>, of: &Value) -> Result<Value, Error> {
+    let of = number(of).ok_or_else(|| bad("bar needs how many points there can be"))?;
+    Ok(safe(svg::bar(value.0.low, value.0.high, of)))
+}
+
+/// Registers all filters and functions.
+pub(crate) fn install(env: &mut Environment<'_>) {
+    env.add_filter("cell", |v: &Value| safe(escape::markdown(&text(v))));
+    env.add_filter("csvcell", |v: &Value| safe(escape::csv(&text(v))));
+    env.add_filter("xml", |v: &Value| safe(escape::xml(&text(v))));
+    env.add_filter("plain", |v: &Value| escape::plain(&text(v)));
+    env.add_filter("number", |v: &Value| number(v).map_or_else(String::new, figure::number));
+    env.add_filter("figure", figure_filter);
+    env.add_filter("shown", shown);
+    env.add_filter("metric_id", metric_id);
+    env.add_filter("fact", fact);
+    env.add_filter("range", range);
+    env.add_filter("points", points);
+    env.add_filter("percent", percent);
+    env.add_filter("money", money);
+    env.add_filter("hours", hours);
+    env.add_filter("bar", bar);
+    env.add_function("scaling_curve", scaling_curve);
+}

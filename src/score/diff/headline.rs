@@ -1,0 +1,77 @@
+//! What a manager must know of a comparison, in a sentence or two.
+
+use super::{Call, Diff, Direction, MetricDelta, PlatformDiff, Presence};
+use crate::score::{figure, scorecard::VerdictKind};
+
+/// Names in a row: `A, B and C`.
+fn list(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [most @ .., last] => format!("{} and {last}", most.join(", ")),
+    }
+}
+
+fn recommended(diff: &Diff, verdict: impl Fn(&PlatformDiff) -> Option<VerdictKind>) -> Vec<&str> {
+    diff.platforms
+        .iter()
+        .filter(|p| verdict(p) == Some(VerdictKind::Recommended))
+        .map(|p| p.title.as_str())
+        .collect()
+}
+
+fn first(diff: &Diff) -> String {
+    let before = recommended(diff, |p| p.old_verdict);
+    let now = recommended(diff, |p| p.new_verdict);
+    match (before.as_slice(), now.as_slice()) {
+        ([], []) => "No candidate could be recommended before or now.".to_owned(),
+        (a, []) => format!("{} was recommended before; no candidate is now.", list(a)),
+        ([], b) => format!("{} is recommended now; none was before.", list(b)),
+        (a, b) if a == b => format!("{} stays recommended.", list(b)),
+        (a, b) => format!("{} is recommended now, {} was before.", list(b), list(a)),
+    }
+}
+
+fn told(title: &str, m: &MetricDelta) -> String {
+    let sure = if m.call == Call::Likely { "likely " } else { "" };
+    let way = if m.direction == Some(Direction::Worse) { "worse" } else { "better" };
+    let by = m.change.map_or_else(String::new, |c| {
+        format!(" ({}{} %)", if c > 0.0 { "+" } else { "" }, figure::digits(c * 100.0, 3))
+    });
+    format!("{title}: {} is {sure}{way}{by}", m.id)
+}
+
+/// The headline of a comparison.
+pub(crate) fn sentence(diff: &Diff) -> String {
+    let mut out = vec![first(diff)];
+    let of = |direction| {
+        let mut found: Vec<(f64, String)> = diff
+            .platforms
+            .iter()
+            .flat_map(|p| p.metrics.iter().map(move |m| (p, m)))
+            .filter(|(_, m)| m.headline && m.direction == Some(direction))
+            .map(|(p, m)| (m.change.map_or(f64::INFINITY, f64::abs), told(&p.title, m)))
+            .collect();
+        found.sort_by(|a, b| b.0.total_cmp(&a.0));
+        found
+    };
+    let (worse, better) = (of(Direction::Worse), of(Direction::Better));
+    for found in [&worse, &better] {
+        let texts: Vec<&str> = found.iter().take(3).map(|(_, text)| text.as_str()).collect();
+        if !texts.is_empty() {
+            let more = if found.len() > 3 { format!("; {} more", found.len() - 3) } else { String::new() };
+            out.push(format!("{}{more}.", texts.join("; ")));
+        }
+    }
+    if worse.is_empty() && better.is_empty() {
+        out.push("No headline metric changed beyond noise.".to_owned());
+    }
+    for (presence, text) in [(Presence::Appeared, "New"), (Presence::Gone, "No longer there")] {
+        let names: Vec<&str> =
+            diff.platforms.iter().filter(|p| p.presence == presence).map(|p| p.title.as_str()).collect();
+        if !names.is_empty() {
+            out.push(format!("{text}: {}.", list(&names)));
+        }
+    }
+    out.join(" ")
+}

@@ -1,0 +1,178 @@
+//! Tests of the comparison.
+
+#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "tests state exact values")]
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::score::{self, example, example::Speed};
+
+fn card(rack: f64, cloud: f64) -> Scorecard {
+    let speed = |tokens| Speed { tokens, spread: 0.01 };
+    score::scorecard(&example::fold(&example::records(speed(rack), speed(cloud))))
+}
+
+fn metric<'a>(d: &'a Diff, platform: &str, id: &str) -> &'a MetricDelta {
+    let p = d.platforms.iter().find(|p| p.id == platform).unwrap();
+    p.metrics.iter().find(|m| m.id == id).unwrap()
+}
+
+fn figure(values: &[f64]) -> Figure {
+    let sorted = score::summary::sorted(values);
+    Figure {
+        runs: sorted.len(),
+        n: sorted.len(),
+        median: score::summary::median(&sorted).unwrap(),
+        low: sorted[0],
+        high: sorted[sorted.len() - 1],
+    }
+}
+
+fn call(old: &[f64], new: &[f64]) -> (Call, Option<Direction>) {
+    let d = decide(&figure(old), &figure(new), Better::Higher, BAND);
+    (d.call, d.direction)
+}
+
+#[test]
+fn a_scorecard_against_itself_calls_nothing() {
+    let a = card(5200.0, 3900.0);
+    let d = diff(&a, &a).unwrap();
+    assert!(d.platforms.iter().flat_map(|p| &p.metrics).all(|m| m.call == Call::WithinNoise), "{d:#?}");
+    assert!(!d.has_regression() && d.cautions.is_empty());
+    assert!(d.headline.ends_with("No headline metric changed beyond noise."), "{}", d.headline);
+    assert!(d.platforms.iter().all(|p| p.score.unwrap().change == Shift::default()));
+}
+
+/// A fifth slower on three runs a side: likely worse, a regression; the neighbour did not move.
+#[test]
+fn a_slowdown_is_a_likely_regression() {
+    let d = diff(&card(5200.0, 3900.0), &card(5200.0, 3120.0)).unwrap();
+    let m = metric(&d, "cloud", "gpt-cpu.tokens_per_second");
+    assert_eq!((m.call, m.direction, m.change), (Call::Likely, Some(Direction::Worse), Some(-0.2)));
+    assert!(m.headline && d.has_regression());
+    assert_eq!(metric(&d, "rack", "gpt-cpu.tokens_per_second").call, Call::WithinNoise);
+    assert!(
+        d.headline.contains("Cloud VM: gpt-cpu.tokens_per_second is likely worse (-20 %)"),
+        "{}",
+        d.headline
+    );
+    assert_eq!(metric(&d, "cloud", "soak.observed_seconds").direction, None);
+}
+
+#[test]
+fn calls_by_runs_and_band() {
+    let worse = Some(Direction::Worse);
+    assert_eq!(call(&[100.0], &[98.0]), (Call::WithinNoise, None));
+    assert_eq!(call(&[100.0], &[90.0]), (Call::Likely, worse));
+    assert_eq!(call(&[100.0, 120.0, 110.0], &[90.0, 115.0, 95.0]), (Call::NotTestable, None));
+    assert_eq!(call(&[100.0, 101.0, 102.0, 100.5], &[97.0, 96.0, 97.5, 96.5]), (Call::Worse, worse));
+    assert_eq!(call(&[100.0, 101.0, 102.0, 100.5], &[99.0, 98.9, 99.5, 99.1]), (Call::WithinNoise, None));
+    assert_eq!(call(&[0.0], &[0.0]), (Call::WithinNoise, None));
+    assert_eq!(call(&[3.0], &[0.0]), (Call::Likely, worse), "from 0 or to 0 is beyond any band");
+}
+
+#[test]
+fn another_device_or_other_options_are_another_metric() {
+    let a = card(5200.0, 3900.0);
+    let mut b = a.clone();
+    let facts = b.platforms[0].environment.get_mut("main").unwrap();
+    facts.insert("cpu.model".into(), "AMD EPYC 9755".into());
+    facts.insert("os.kernel".into(), "6.11.0".into());
+    b.stages.iter_mut().find(|s| s.id == "storage").unwrap().options = "d2".into();
+    let d = diff(&a, &b).unwrap();
+    let m = metric(&d, "rack", "gpt-cpu.tokens_per_second");
+    assert_eq!(m.call, Call::Incomparable);
+    assert_eq!(m.why, "CPU changed: AMD EPYC 9354 before, AMD EPYC 9755 now");
+    assert!(d.platforms[0].cautions.iter().any(|c| c.starts_with("kernel changed")));
+    let m = metric(&d, "cloud", "storage.write_bandwidth");
+    assert_eq!((m.call, m.why.as_str()), (Call::Incomparable, "the options of storage changed"));
+}
+
+#[test]
+fn what_appears_or_goes_is_named() {
+    let a = card(5200.0, 3900.0);
+    let mut b = a.clone();
+    b.platforms[0].metrics.retain(|m| m.stage != "own");
+    b.platforms.remove(1);
+    let d = diff(&a, &b).unwrap();
+    assert_eq!(metric(&d, "rack", "own.loss").call, Call::Gone);
+    assert_eq!(d.platforms[1].presence, Presence::Gone);
+    assert!(d.headline.contains("No longer there: Cloud VM."), "{}", d.headline);
+    let back = diff(&b, &a).unwrap();
+    assert_eq!(metric(&back, "rack", "own.loss").call, Call::Appeared);
+}
+
+#[test]
+fn a_rehearsal_is_never_compared() {
+    let a = card(5200.0, 3900.0);
+    let mut b = a.clone();
+    b.quick = true;
+    assert!(matches!(diff(&a, &b), Err(DiffError::Quick(_))));
+    assert!(matches!(diff(&b, &a), Err(DiffError::Quick(_))));
+}
+
+/// The rack loses an answer (10 of 10 become 6.67 to 10), gains nothing by measurement, and the rule for stability
+/// halves to 10 of 20 at weight 20: all by rule.
+#[test]
+fn a_score_delta_is_split() {
+    let a = card(5200.0, 3900.0);
+    let mut seen = example::observations();
+    let platform = &mut seen.judgement.platforms[0];
+    platform.declared.shift_remove("billing.budget_alarm");
+    let support = seen.judgement.rubric.criteria.get_mut("support").unwrap();
+    support.value.parts[0].value.rule = crate::findings::At::nowhere(
+        serde_yaml::from_str("bands: [{to: 2 h, points: 10}, {from: 2 h, points: 4}]").unwrap(),
+    );
+    let d = diff(&a, &score::scorecard(&seen)).unwrap();
+    let s = d.platforms[0].score.unwrap();
+    assert_eq!(s.by_measurement, Shift::default());
+    assert_eq!(s.by_price, Shift { low: -3.333_333, high: 0.0 });
+    assert_eq!(s.by_rule, Shift { low: -6.0, high: -6.0 });
+    assert_eq!(s.change, Shift { low: -9.333_333, high: -6.0 });
+    assert!(d.cautions.iter().any(|c| c == "the rules of quarterly-100 changed"));
+}
+
+fn mirrored(call: Call) -> Call {
+    match call {
+        Call::Better => Call::Worse,
+        Call::Worse => Call::Better,
+        Call::Appeared => Call::Gone,
+        Call::Gone => Call::Appeared,
+        other => other,
+    }
+}
+
+fn turned(direction: Option<Direction>) -> Option<Direction> {
+    direction.map(|d| if d == Direction::Better { Direction::Worse } else { Direction::Better })
+}
+
+proptest! {
+    #[test]
+    fn a_decision_mirrors(
+        old in prop::collection::vec(-5.0..200.0_f64, 1..8),
+        new in prop::collection::vec(-5.0..200.0_f64, 1..8),
+        better in prop_oneof![Just(Better::Higher), Just(Better::Lower), Just(Better::Neither)],
+    ) {
+        let (a, b) = (figure(&old), figure(&new));
+        let (there, back) = (decide(&a, &b, better, BAND), decide(&b, &a, better, BAND));
+        prop_assert_eq!(there.call, mirrored(back.call));
+        prop_assert_eq!(there.direction, turned(back.direction));
+        prop_assert_eq!(decide(&a, &a, better, BAND).call, Call::WithinNoise);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+    #[test]
+    fn a_comparison_mirrors(a in 2000.0..9000.0_f64, b in 2000.0..9000.0_f64) {
+        let (x, y) = (card(a, 3900.0), card(b, 3900.0));
+        let (there, back) = (diff(&x, &y).unwrap(), diff(&y, &x).unwrap());
+        for (p, q) in there.platforms.iter().zip(&back.platforms) {
+            for m in &p.metrics {
+                let n = q.metrics.iter().find(|n| n.id == m.id).unwrap();
+                prop_assert_eq!(m.call, mirrored(n.call), "{}", m.id);
+                prop_assert_eq!(m.direction, turned(n.direction), "{}", m.id);
+            }
+        }
+    }
+}
