@@ -34,8 +34,7 @@ fn job_program() {
 }
 
 fn launcher() -> RankLauncher {
-    let [a, b, c, d, e] = PROGRAM;
-    RankLauncher::this_program([a, b, c, d, e, "workload::tests::jobs::rank_program"])
+    RankLauncher::this_program(PROGRAM.into_iter().chain(["workload::tests::jobs::rank_program"]))
 }
 
 fn spec() -> Spec {
