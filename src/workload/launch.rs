@@ -50,7 +50,7 @@ pub enum Failure {
     /// There are fewer cores than the ranks need.
     #[error(
         "run {world} ranks on {per_rank} cores each: that takes {}, but this process may use {allowed}",
-        world * per_rank
+        world.saturating_mul(*per_rank)
     )]
     Cores {
         /// Ranks asked for.
@@ -111,7 +111,7 @@ pub(super) fn allowed_cores() -> Result<Vec<usize>, Failure> {
 
 /// Deals `allowed` out: rank i gets `allowed[i * per_rank .. (i + 1) * per_rank]`.
 pub(super) fn deal(allowed: &[usize], world: usize, per_rank: usize) -> Result<Vec<Vec<usize>>, Failure> {
-    if allowed.len() < world * per_rank {
+    if allowed.len() < world.saturating_mul(per_rank) {
         return Err(Failure::Cores { world, per_rank, allowed: allowed.len() });
     }
     Ok(allowed.chunks_exact(per_rank).take(world).map(<[usize]>::to_vec).collect())

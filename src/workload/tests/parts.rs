@@ -187,5 +187,10 @@ fn cut_altered_and_foreign_states_are_refused_and_change_nothing() {
     let mut altered = saved.clone();
     altered[saved.len() / 2] ^= 1;
     assert_eq!(trainer.restore(&altered), Err(StateError::Damaged));
+    // A checksum that fits does not make a state complete.
+    for covered in [&saved[..saved.len() - 8], &[&saved[..saved.len() - 4], &[0; 4]].concat()] {
+        let sum = crc32fast::hash(covered).to_le_bytes();
+        assert_eq!(trainer.restore(&[covered, &sum].concat()), Err(StateError::Malformed));
+    }
     assert_eq!((trainer.digest(), trainer.step()), (digest, 1));
 }
