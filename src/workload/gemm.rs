@@ -81,6 +81,7 @@ pub(super) enum Into {
 /// # Panics
 ///
 /// If the shapes do not fit; that is a bug of the caller.
+#[expect(clippy::needless_pass_by_value, reason = "a view is made for one product")]
 pub(super) fn multiply(scale: f32, a: Matrix<'_>, b: Matrix<'_>, how: Into, out: MatrixMut<'_>) {
     assert_eq!(a.columns, b.rows, "inner dimensions");
     assert_eq!((a.rows, b.columns), (out.rows, out.columns), "outer dimensions");

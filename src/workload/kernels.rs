@@ -70,46 +70,46 @@ pub(super) fn exp(x: f32) -> f32 {
     let x = if x > 87.0 { 87.0 } else { x };
     let x = if x < -87.0 { -87.0 } else { x };
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
-    let n = shifted - ROUND;
-    let r = x - n * HIGH - n * LOW;
+    let whole = shifted - ROUND;
+    let r = x - whole * HIGH - whole * LOW;
     let mut p = 1.987_569_1e-4;
     p = p * r + 1.398_199_9e-3;
     p = p * r + 8.333_452e-3;
     p = p * r + 4.166_579_6e-2;
     p = p * r + 1.666_666_5e-1;
     p = p * r + 5e-1;
-    let e = p * r * r + r + 1.0;
-    let two_to_n = f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23));
-    e * two_to_n
+    let power_of_two = f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23));
+    (p * r * r + r + 1.0) * power_of_two
 }
 
-/// GELU of each element.
+/// GELU of each element; leaves GELU's derivative where the element was.
+///
+/// The derivative needs the same exponential, so the backward pass is one product.
 ///
 /// # Formula
 ///
-/// `x/2 (1 + tanh u)` with `u = √(2/π) (x + 0.044715 x³)`, computed as `x / (1 + e^(−2u))`.
+/// `x/2 (1 + tanh u)` with `u = √(2/π) (x + 0.044715 x³)`, computed as `x s` with
+/// `s = 1 / (1 + e^(−2u))`; its derivative is `s + 2 x s (1 − s) u'`,
+/// `u' = √(2/π) (1 + 3 · 0.044715 x²)`.
 ///
 /// # Source
 ///
 /// Hendrycks and Gimpel, "Gaussian Error Linear Units" (arXiv 1606.08415), section 2.
-pub(super) fn gelu(out: &mut [f32], x: &[f32]) {
-    for (out, &x) in out.iter_mut().zip(x) {
-        let u = GELU_SCALE * (x + GELU_CUBIC * x * x * x);
-        *out = x / (1.0 + exp(-2.0 * u));
+pub(super) fn gelu(out: &mut [f32], x_then_slope: &mut [f32]) {
+    for (out, place) in out.iter_mut().zip(x_then_slope) {
+        let x = *place;
+        let square = x * x;
+        let u = GELU_SCALE * x * (1.0 + GELU_CUBIC * square);
+        let s = 1.0 / (1.0 + exp(-2.0 * u));
+        *out = x * s;
+        *place = s + 2.0 * x * s * (1.0 - s) * (GELU_SCALE * (1.0 + 3.0 * GELU_CUBIC * square));
     }
 }
 
-/// Multiplies `gradient` by GELU's derivative at `x`, in place.
-///
-/// # Formula
-///
-/// With `s = 1 / (1 + e^(−2u))`: `s + 2 x s (1 − s) u'`, `u' = √(2/π) (1 + 3 · 0.044715 x²)`.
-pub(super) fn gelu_backward(gradient: &mut [f32], x: &[f32]) {
-    for (gradient, &x) in gradient.iter_mut().zip(x) {
-        let u = GELU_SCALE * (x + GELU_CUBIC * x * x * x);
-        let slope = GELU_SCALE * (1.0 + 3.0 * GELU_CUBIC * x * x);
-        let s = 1.0 / (1.0 + exp(-2.0 * u));
-        *gradient *= s + 2.0 * x * s * (1.0 - s) * slope;
+/// Backward of [`gelu`]: multiplies the gradient by the derivative that it left.
+pub(super) fn gelu_backward(gradient: &mut [f32], slope: &[f32]) {
+    for (gradient, slope) in gradient.iter_mut().zip(slope) {
+        *gradient *= slope;
     }
 }
 

@@ -36,8 +36,8 @@ pub struct RankLauncher {
 
 impl RankLauncher {
     /// Starts ranks by running this executable again with `arguments`.
-    pub fn this_program<const K: usize>(arguments: [&str; K]) -> Self {
-        Self { arguments: arguments.map(String::from).to_vec(), ..Self::default() }
+    pub fn this_program<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { arguments: arguments.into_iter().map(String::from).collect(), ..Self::default() }
     }
 }
 
@@ -50,7 +50,7 @@ pub enum Failure {
     /// There are fewer cores than the ranks need.
     #[error(
         "run {world} ranks on {per_rank} cores each: that takes {}, but this process may use {allowed}",
-        world * per_rank
+        world.saturating_mul(*per_rank)
     )]
     Cores {
         /// Ranks asked for.
@@ -111,7 +111,7 @@ pub(super) fn allowed_cores() -> Result<Vec<usize>, Failure> {
 
 /// Deals `allowed` out: rank i gets `allowed[i * per_rank .. (i + 1) * per_rank]`.
 pub(super) fn deal(allowed: &[usize], world: usize, per_rank: usize) -> Result<Vec<Vec<usize>>, Failure> {
-    if allowed.len() < world * per_rank {
+    if allowed.len() < world.saturating_mul(per_rank) {
         return Err(Failure::Cores { world, per_rank, allowed: allowed.len() });
     }
     Ok(allowed.chunks_exact(per_rank).take(world).map(<[usize]>::to_vec).collect())
@@ -233,10 +233,10 @@ pub(super) fn take_seat() -> Result<Seat, Failure> {
     let seat: Seat = serde_json::from_str(&line).map_err(|error| {
         Failure::Spec(format!("a rank is started by its launcher, which writes its seat: {error}"))
     })?;
-    let mut set = CpuSet::new();
-    seat.cores.iter().for_each(|core| set.set(*core));
+    let mut affinity = CpuSet::new();
+    seat.cores.iter().for_each(|core| affinity.set(*core));
     let what = format_args!("move onto the cores {:?}", seat.cores);
-    sched_setaffinity(None, &set).map_err(|error| Failure::system(what)(error.into()))?;
+    sched_setaffinity(None, &affinity).map_err(|error| Failure::system(what)(error.into()))?;
     let rank = seat.rank;
     // The signal above is lost if the launcher ended before it was asked for; this is not.
     thread::spawn(move || {

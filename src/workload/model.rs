@@ -24,7 +24,7 @@ struct BlockActivations {
     middle: Vec<f32>,        // (R, C), the residual stream after attention
     normed2: Vec<f32>,       // (R, C)
     stats2: Vec<(f32, f32)>, // (R)
-    hidden: Vec<f32>,        // (R, 4C), before GELU
+    hidden: Vec<f32>,        // (R, 4C), before GELU, then GELU's slope there
     activated: Vec<f32>,     // (R, 4C)
 }
 
@@ -112,7 +112,7 @@ impl Activations {
             linear(&mut block.middle, Into::Add, &block.attended, at(&place.mix), c);
             norm(&mut block.normed2, &mut block.stats2, &block.middle, at(&place.norm2));
             linear(&mut block.hidden, Into::Replace, &block.normed2, at(&place.up), c);
-            gelu(&mut block.activated, &block.hidden);
+            gelu(&mut block.activated, &mut block.hidden);
             out.copy_from_slice(&block.middle);
             linear(out, Into::Add, &block.activated, at(&place.down), 4 * c);
         }

@@ -21,7 +21,7 @@ pub(super) const PEER_LOST: i32 = 76;
 /// The loss is printed, and the ranks' parameters compared, every so many steps.
 const REPORT_EVERY: u64 = 50;
 /// How long a rank waits for its neighbours to start.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// What stays the same when ranks are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -239,7 +239,7 @@ fn train(seat: &Seat, output: &mut dyn Write) -> Result<(), Stop> {
         print(serde_json::json!(line))?;
         if line.step == 1 || line.step.is_multiple_of(REPORT_EVERY) || last {
             let labels = [("step", line.step.to_string())];
-            print(metric("loss", loss.into(), &labels))?;
+            print(metric("loss", loss, &labels))?;
             if !ring.agrees(trainer.digest()).map_err(Stop::Peer)? {
                 let words = format!("the ranks' parameters differ after step {}", line.step);
                 return Err(Stop::Wrong(words));
@@ -254,15 +254,15 @@ fn train(seat: &Seat, output: &mut dyn Write) -> Result<(), Stop> {
 /// What does not change during the job, as metric lines.
 fn facts(spec: &Spec) -> [serde_json::Value; 4] {
     [
-        metric("world", spec.world.into(), &[("device", "cpu".into())]),
-        metric("parameters", spec.model.parameters().into(), &[]),
-        metric("flops_per_token", spec.model.flops_per_token().into(), &[]),
-        metric("cores_per_rank", spec.cores_per_rank.into(), &[]),
+        metric("world", spec.world, &[("device", "cpu".into())]),
+        metric("parameters", spec.model.parameters(), &[]),
+        metric("flops_per_token", spec.model.flops_per_token(), &[]),
+        metric("cores_per_rank", spec.cores_per_rank, &[]),
     ]
 }
 
 /// A metric line of the contract for programs.
-fn metric(name: &str, value: serde_json::Value, labels: &[(&str, String)]) -> serde_json::Value {
+fn metric(name: &str, value: impl Serialize, labels: &[(&str, String)]) -> serde_json::Value {
     let mut line = serde_json::json!({ "metric": name, "value": value, "unit": "1" });
     if !labels.is_empty() {
         let labels: serde_json::Map<_, _> =

@@ -172,7 +172,7 @@ fn initial(config: &Reference, layout: &Layout) -> Vec<f32> {
         if tensor.shape.len() == 2 {
             let into_stream = tensor.name.ends_with("c_proj.weight");
             let deviation = if into_stream { residual } else { INITIAL_DEVIATION };
-            values.iter_mut().for_each(|value| *value = deviation * random.normal());
+            values.fill_with(|| deviation * random.normal());
         } else if tensor.name.ends_with("weight") {
             values.fill(1.0);
         }

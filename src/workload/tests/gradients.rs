@@ -1,4 +1,4 @@
-//! The gradients, against finite differences and against PyTorch.
+//! The gradients, against finite differences and against `PyTorch`.
 
 use super::super::corpus::SplitMix;
 use super::super::trainer::Trainer;
@@ -39,7 +39,9 @@ fn gradient_equals_finite_differences_in_every_tensor() {
         directions.push(own.to_vec());
         for (index, mut direction) in directions.into_iter().enumerate() {
             let length = direction.iter().map(|d| d * d).sum::<f32>().sqrt();
-            direction.iter_mut().for_each(|d| *d /= length);
+            for d in &mut direction {
+                *d /= length;
+            }
             let mut difference = |h: f32| {
                 loss_moved(&mut trainer, tensor.range.start, &direction, h)
                     - loss_moved(&mut trainer, tensor.range.start, &direction, -h)
@@ -110,7 +112,7 @@ fn golden() -> Golden {
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Loss, gradients and three `AdamW` steps equal what PyTorch computes in float64.
+/// Loss, gradients and three `AdamW` steps equal what `PyTorch` computes in float64.
 ///
 /// Tolerance: f32 rounding (6e-8) over sums of some hundred terms; 2e-6 of the norm. An update
 /// divides by the gradient's own size, so an element whose gradient is near 0 moves by rounding:

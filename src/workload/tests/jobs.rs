@@ -7,6 +7,7 @@ use super::super::reference::{self, Mode, RankLauncher, Spec, StepLine};
 use super::super::ring::Ring;
 use super::tiny;
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,8 +35,7 @@ fn job_program() {
 }
 
 fn launcher() -> RankLauncher {
-    let [a, b, c, d, e] = PROGRAM;
-    RankLauncher::this_program([a, b, c, d, e, "workload::tests::jobs::rank_program"])
+    RankLauncher::this_program(PROGRAM.into_iter().chain(["workload::tests::jobs::rank_program"]))
 }
 
 fn spec() -> Spec {
@@ -162,11 +162,23 @@ fn await_state(what: &str, mut reached: impl FnMut() -> bool) {
     }
 }
 
-/// An endless job of two ranks that has printed its first step, and its ranks.
-fn endless() -> (Child, [u32; 2]) {
-    use std::io::{BufRead, BufReader};
-    let mut job = start(&Spec { seconds: 1e6, ..spec() });
-    let mut output = BufReader::new(job.stdout.take().unwrap());
+/// A job that does not end by itself, ended when the test is over, however that goes.
+struct Endless {
+    job: Child,
+    ranks: [u32; 2],
+}
+
+impl Drop for Endless {
+    fn drop(&mut self) {
+        let _ = self.job.kill();
+        let _ = self.job.wait();
+    }
+}
+
+/// Starts an endless job of two ranks and waits for its first step.
+fn endless() -> Endless {
+    let mut endless = Endless { job: start(&Spec { seconds: 1e6, ..spec() }), ranks: [0; 2] };
+    let mut output = BufReader::new(endless.job.stdout.take().unwrap());
     let mut line = String::new();
     while !line.starts_with(r#"{"step"#) {
         line.clear();
@@ -174,8 +186,8 @@ fn endless() -> (Child, [u32; 2]) {
     }
     // Its output has to go somewhere, or it would wait for its reader.
     thread::spawn(move || std::io::copy(&mut output, &mut std::io::sink()));
-    let ranks = children(job.id()).try_into().expect("two ranks");
-    (job, ranks)
+    endless.ranks = children(endless.job.id()).try_into().expect("two ranks");
+    endless
 }
 
 fn signal(pid: u32, signal: rustix::process::Signal) {
@@ -185,28 +197,27 @@ fn signal(pid: u32, signal: rustix::process::Signal) {
 
 #[test]
 fn a_dead_rank_ends_the_job_and_is_named() {
-    let (job, ranks) = endless();
-    signal(ranks[1], rustix::process::Signal::KILL);
-    let output = job.wait_with_output().unwrap();
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{errors}");
+    let mut endless = endless();
+    signal(endless.ranks[1], rustix::process::Signal::KILL);
+    let mut errors = String::new();
+    endless.job.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+    assert_eq!(endless.job.wait().unwrap().code(), Some(1), "{errors}");
     assert!(errors.contains("failed to finish the job: rank 1 was ended by signal 9"), "{errors}");
-    assert!(ranks.into_iter().all(is_gone));
+    assert!(endless.ranks.into_iter().all(is_gone));
 }
 
 #[test]
 fn ranks_end_with_their_launcher() {
-    let (mut job, ranks) = endless();
-    job.kill().unwrap();
-    job.wait().unwrap();
-    await_state("the end of the ranks", || ranks.into_iter().all(is_gone));
+    let mut endless = endless();
+    endless.job.kill().unwrap();
+    endless.job.wait().unwrap();
+    await_state("the end of the ranks", || endless.ranks.into_iter().all(is_gone));
 }
 
 /// A rank asks to be killed only after it has started; until then, and on systems that lose the
 /// signal, the closing of its standard input ends it.
 #[test]
 fn a_rank_ends_when_its_standard_input_closes() {
-    use std::io::Write;
     let directory = tempfile::tempdir().unwrap();
     let mut rank = Command::new(std::env::current_exe().unwrap())
         .args(launcher().arguments)

@@ -85,6 +85,14 @@ fn a_view_past_its_slice_is_refused() {
 }
 
 #[test]
+#[should_panic(expected = "inner dimensions")]
+fn factors_that_do_not_fit_are_refused() {
+    let (a, mut out) = ([0.0; 6], [0.0; 4]);
+    let (a, out) = (Matrix::new(&a, 2, 3), MatrixMut::new(&mut out, 2, 2));
+    multiply(1.0, a, Matrix::new(&[0.0; 4], 2, 2), Into::Replace, out);
+}
+
+#[test]
 #[should_panic(expected = "outer dimensions")]
 fn an_output_of_another_shape_is_refused() {
     let (a, mut out) = ([0.0; 4], [0.0; 6]);
@@ -187,5 +195,10 @@ fn cut_altered_and_foreign_states_are_refused_and_change_nothing() {
     let mut altered = saved.clone();
     altered[saved.len() / 2] ^= 1;
     assert_eq!(trainer.restore(&altered), Err(StateError::Damaged));
+    // A checksum that fits does not make a state complete.
+    for covered in [&saved[..saved.len() - 8], &[&saved[..saved.len() - 4], &[0; 4]].concat()] {
+        let sum = crc32fast::hash(covered).to_le_bytes();
+        assert_eq!(trainer.restore(&[covered, &sum].concat()), Err(StateError::Malformed));
+    }
     assert_eq!((trainer.digest(), trainer.step()), (digest, 1));
 }
