@@ -368,6 +368,9 @@ impl<T: JsonSchema> JsonSchema for At<T> {
     fn schema_name() -> Cow<'static, str> {
         T::schema_name()
     }
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
+    }
     fn json_schema(g: &mut SchemaGenerator) -> Schema {
         T::json_schema(g)
     }

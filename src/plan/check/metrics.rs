@@ -5,6 +5,7 @@ use crate::{
     findings::Place,
     measure::{MetricPath, Unit},
     plan::{read::Context, suggest},
+    platform::Name,
     stage::Kind,
 };
 
@@ -96,6 +97,12 @@ impl Check<'_> {
             }
         }
         None
+    }
+
+    /// A reference to a stage by its id.
+    pub(super) fn known_stage(&self, id: &Name) -> bool {
+        self.names.stage_ids.contains(&id.value)
+            || !self.stages_lost() && self.known("stage", id, &self.names.stage_ids)
     }
 
     /// Whether stages are missing from what was read.

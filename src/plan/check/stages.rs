@@ -40,8 +40,8 @@ impl Check<'_> {
 
     fn entry(&self, entry: &At<Entry>) {
         if let Some(id) = &entry.id {
-            self.identifier("stage", id);
-            if id.value.contains('.') && !self.context.is_unresolved(id.place) {
+            let sound = self.identifier("stage", id);
+            if sound && id.value.contains('.') && !self.context.is_unresolved(id.place) {
                 let message = format!("the stage name `{}` holds a `.`", id.value);
                 let help = Some("in metrics `.` separates the stage from the quantity".to_owned());
                 self.context.error_with(id.place, message, help);
@@ -71,7 +71,7 @@ impl Check<'_> {
             if id_of(entry).is_some_and(|(id, _)| id == need.value) {
                 self.context.error(need.place, format!("`{}` needs itself", need.value));
             } else {
-                self.known("stage", need, &self.names.stage_ids);
+                self.known_stage(need);
             }
         }
         if let Some(repeat) = &entry.repeat
@@ -190,12 +190,9 @@ impl Check<'_> {
                         .error(of("gpus"), "one number of accelerators shows no scaling: give two or more"),
                     _ => {}
                 }
-                for (i, n) in spec.gpus.iter().enumerate() {
-                    if *n == 0 || i > 0 && spec.gpus[i - 1] >= *n {
-                        self.context
-                            .error(of("gpus"), "numbers of accelerators rise from 1 or more, each once");
-                        break;
-                    }
+                let rising = spec.gpus.windows(2).all(|pair| pair[0] < pair[1]);
+                if spec.gpus.contains(&0) || !rising {
+                    self.context.error(of("gpus"), "numbers of accelerators rise from 1 or more, each once");
                 }
             }
             Spec::Storage(spec) => {
@@ -292,7 +289,12 @@ impl Check<'_> {
     pub(super) fn unit_by_reader(&self, spec: &Spec, metric: &str) -> Option<Unit> {
         let workload = self.plan.workloads.get(spec.workload()?.value.as_str())?;
         let Reader::Pattern(patterns) = &workload.reader.as_ref()?.value else { return None };
-        let pattern = patterns.iter().find(|pattern| pattern.metric == metric)?;
+        let index = patterns.iter().position(|pattern| pattern.metric == metric)?;
+        let path = ["workloads", &spec.workload()?.value, "reader", "pattern", &index.to_string(), "unit"];
+        if self.node(&path).is_some_and(|node| self.context.is_unresolved(node.place)) {
+            return None;
+        }
+        let pattern = &patterns[index];
         let Ok(unit) = pattern.unit.parse::<Unit>();
         Some(unit)
     }

@@ -95,7 +95,7 @@ enum Text<'a> {
     Written { text: &'a str, plain: bool },
     /// With variables filled in.
     Filled(String),
-    /// A variable in it is not set, which is no error here.
+    /// Unknown: a variable in it is not set, or it has a finding already.
     Unresolved,
 }
 
@@ -125,25 +125,32 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports a failure at this node, if nothing inside it did.
-    fn note(self, mut failure: Failure) -> Failure {
+    pub(super) fn note(self, mut failure: Failure) -> Failure {
         if failure.reported {
             return failure;
         }
-        if let Value::Scalar { text, .. } = &self.node.value {
-            if self.context.is_unresolved(self.node.place) {
-                if self.next_stand_in() {
-                    failure.reported = true;
-                    failure.try_another = true;
-                    return failure;
-                }
-                failure.message = format!("a variable cannot stand here: `{text}`");
-            } else if !self.raw && self.context.is_filled(self.node.place) {
-                // Nothing of the value may show, and messages quote parts of it.
-                failure.message = format!("the value that `{text}` stands for does not fit here");
-                failure.help = None;
-            }
+        let text = match &self.node.value {
+            Value::Scalar { text, .. } => text.as_str(),
+            Value::Null => "",
+            Value::Seq(_) | Value::Map(_) => return failure.reported_at(self.context, self.node.place),
+        };
+        if self.context.is_unresolved(self.node.place) {
+            failure.try_another = self.next_stand_in();
+            // Nothing fits: the value is left out. That is said, unless the value was faulty from the start.
+            failure.reported = failure.try_another || self.context.has_error_at(self.node.place);
+            failure.message = format!("a variable cannot stand here: `{text}`");
+            return failure.reported_at(self.context, self.node.place);
         }
-        failure.reported_at(self.context, self.node.place)
+        if !self.raw && self.context.is_filled(self.node.place) {
+            // Nothing of the value may show, and messages quote parts of it.
+            failure.message = format!("the value that `{text}` stands for does not fit here");
+            failure.help = None;
+        }
+        failure = failure.reported_at(self.context, self.node.place);
+        // From now on something else stands in for it, so that what surrounds it is read.
+        self.context.unresolved.borrow_mut().insert(self.node.place.defined);
+        failure.try_another = true;
+        failure
     }
 
     /// What the node is, for messages.
@@ -168,7 +175,13 @@ impl<'a> Reader<'a> {
 
     /// The node's text, with variables filled in.
     fn text(self, what: &str) -> Result<Text<'a>, Failure> {
-        let Value::Scalar { text, plain } = &self.node.value else { return self.expected(what) };
+        let (text, plain) = match &self.node.value {
+            Value::Scalar { .. } | Value::Null if self.context.is_unresolved(self.node.place) => {
+                return Ok(Text::Unresolved);
+            }
+            Value::Scalar { text, plain } => (text, plain),
+            _ => return self.expected(what),
+        };
         if self.raw || !text.contains("${") {
             return Ok(Text::Written { text, plain: *plain });
         }
@@ -265,7 +278,8 @@ impl<'a> Reader<'a> {
     fn unknown_keys(self, name: &str, fields: &'static [&'static str], entries: &'a [(Key, Node)]) {
         for (key, node) in entries {
             let text = key.text.as_str();
-            let known = fields.contains(&text) || (self.root && text.starts_with("x-"));
+            // An empty key has its own finding.
+            let known = fields.contains(&text) || text.is_empty() || (self.root && text.starts_with("x-"));
             if known || self.context.meant.borrow().contains_key(&node.id) {
                 continue;
             }
@@ -284,7 +298,9 @@ impl<'a> Reader<'a> {
                 }
                 None => {
                     self.context.incomplete.borrow_mut().insert(self.node.place);
-                    self.context.shapes.known(name, fields)
+                    let akin = suggest::akin(text, free.iter().copied());
+                    let akin = akin.map(|field| format!("did you mean `{field}`?"));
+                    akin.or_else(|| self.context.shapes.known(name, fields))
                 }
             };
             let what = Shapes::noun(name, near, entries);
@@ -355,8 +371,8 @@ impl<'a> Deserializer<'a> for Reader<'a> {
         match &self.node.value {
             Value::Seq(_) => return self.deserialize_seq(visitor),
             Value::Map(_) => return self.deserialize_map(visitor),
-            Value::Null => return self.expected("a value"),
-            Value::Scalar { .. } => {}
+            Value::Null if !self.context.is_unresolved(self.node.place) => return self.expected("a value"),
+            Value::Null | Value::Scalar { .. } => {}
         }
         let text: Cow<'_, str> = match self.text("a value")? {
             Text::Written { text, plain: false } => return visitor.visit_str(text).map_err(|e| self.note(e)),
@@ -426,6 +442,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
             Text::Filled(text) => visitor.visit_string(text),
             Text::Unresolved => match (self.stand_in(3), &self.node.value) {
                 (0, Value::Scalar { text, .. }) => visitor.visit_str(text),
+                (0, _) => visitor.visit_str("unknown"),
                 (1, _) => visitor.visit_str("CNY"),
                 _ => visitor.visit_str("stage.metric"),
             },
@@ -448,8 +465,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
         match (name, &self.node.value) {
             (AT, _) => visitor.visit_seq(Placed::new(self.node.place, self)),
             (RAW, _) => visitor.visit_newtype_struct(Self { raw: true, ..self }),
-            (EITHER, Value::Null) => return self.expected("a value"),
-            (EITHER, Value::Scalar { .. }) => return self.deserialize_string(visitor),
+            (EITHER, Value::Null | Value::Scalar { .. }) => return self.deserialize_string(visitor),
             (EITHER, _) => visitor.visit_some(self),
             _ => visitor.visit_newtype_struct(self),
         }
@@ -489,8 +505,12 @@ impl<'a> Deserializer<'a> for Reader<'a> {
         let first = entries.first().filter(|_| self.node.place.defined.len == 0).map(|(key, _)| key.place);
         let place = first.unwrap_or(self.node.place);
         let required = self.context.shape(name).map_or(&[][..], |shape| &shape.required);
-        for field in required.iter().filter(|field| has(field).is_none()) {
-            self.context.error(place, format!("missing key `{field}`"));
+        let missing: Vec<String> =
+            required.iter().filter(|field| has(field).is_none()).map(|field| format!("`{field}`")).collect();
+        match missing.as_slice() {
+            [] => {}
+            [one] => self.context.error(place, format!("missing key {one}")),
+            more => self.context.error(place, format!("missing keys {}", more.join(", "))),
         }
 
         let reading = Entries { entries: entries.iter(), value: None, fields: Some(fields), parent: self };
@@ -520,7 +540,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
                 self.take_stock();
                 read
             }
-            Value::Scalar { .. } => {
+            Value::Scalar { .. } | Value::Null => {
                 let what = format!("one of {}", words());
                 let word: Cow<'_, str> = match self.text(&what)? {
                     Text::Written { text, .. } => text.into(),
@@ -532,7 +552,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
                 let choice = Choice { word: &word, options: None, reader: self };
                 visitor.visit_enum(choice).map_err(|e| self.note(e))
             }
-            _ => self.expected(format_args!("one of {}", words())),
+            Value::Seq(_) => self.expected(format_args!("one of {}", words())),
         }
     }
 

@@ -58,11 +58,13 @@ pub(crate) struct Context<'a> {
     meant: RefCell<HashMap<u32, &'static str>>,
     /// Maps that lost a value, or that hold a key that means nothing: absence there proves nothing.
     incomplete: RefCell<HashSet<Place>>,
-    /// Maps with a variable that is not set among their values: their numbers prove nothing.
+    /// Maps with an unknown value among theirs: their numbers prove nothing.
     vague: RefCell<HashSet<Place>>,
     filled: RefCell<HashMap<Pos, Filled>>,
+    /// Values that are not known: those of unset variables, and those that have a finding. Each is read as something
+    /// that fits, so that what surrounds it is checked all the same.
     unresolved: RefCell<HashSet<Pos>>,
-    /// Which of how many stand-ins a value without its variable is at, by the id of the value.
+    /// Which of how many stand-ins an unknown value is at, by the id of the value.
     stand_in: RefCell<HashMap<u32, (usize, usize)>>,
     full: Cell<bool>,
 }
@@ -164,10 +166,16 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Whether the value there is that of a variable that is not set.
+    /// Whether the value there is unknown: that of a variable that is not set, or one that has a finding.
     pub(crate) fn is_unresolved(&self, place: Place) -> bool {
         let unresolved = self.unresolved.borrow();
         !unresolved.is_empty() && unresolved.contains(&place.defined)
+    }
+
+    /// Whether something is wrong with the value there.
+    fn has_error_at(&self, place: Place) -> bool {
+        let findings = self.findings.borrow();
+        findings.iter().any(|f| f.severity == Severity::Error && f.pos == place.defined)
     }
 
     /// Whether the value there came from variables.
@@ -244,7 +252,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(root: &'a Node, context: &'a Context<
             Err(error) if error.progress => {}
             Err(_) => return None,
         }
-        // Looking for a stand-in is no fault and ends by itself.
+        // Looking for a stand-in for a variable is no fault and ends by itself.
         if context.has_errors() {
             passes += 1;
         }
