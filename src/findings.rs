@@ -197,9 +197,9 @@ fn excerpt(line: &str, pos: Pos) -> (String, String) {
     for c in line.chars().skip(skipped).take(4 * SHOWN_WIDTH) {
         let mut shown = String::new();
         if c == '\t' {
-            shown.push(' ')
+            shown.push(' ');
         } else {
-            push_visible(&mut shown, c)
+            push_visible(&mut shown, c);
         }
         columns.push(columns.last().unwrap_or(&0) + UnicodeWidthStr::width(shown.as_str()));
         cells.push(shown);

@@ -6,7 +6,7 @@ use super::Check;
 use crate::{
     findings::At,
     measure::{MetricPath, Unit, quantity::Bound},
-    plan::suggest,
+    plan::{model::Entry, suggest},
     platform::Name,
     score::{
         judgement::{Job, Objective, Scenario},
@@ -117,7 +117,7 @@ impl Check<'_> {
         let counted = self
             .plan
             .stage(&job.from.value)
-            .and_then(|entry| entry.spec())
+            .and_then(Entry::spec)
             .and_then(|spec| self.plan.workloads.get(spec.workload()?.value.as_str()))
             .and_then(|workload| workload.unit.as_ref());
         let Some(unit) = counted.filter(|unit| !self.context.is_unresolved(unit.place)) else { return };

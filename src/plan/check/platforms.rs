@@ -320,7 +320,8 @@ impl Check<'_> {
             }
         }
         if let Some(flops) = workload.flops_per_unit {
-            if !(flops.is_finite() && flops > 0.0) && !self.context.unsure(workload.place) {
+            let counts = flops.is_finite() && flops > 0.0;
+            if !counts && !self.context.unsure(workload.place) {
                 self.context.error(of(&["flops_per_unit"]), "no floating-point operations at all");
             }
             if workload.unit.is_none() && !self.context.lost(workload.place) {

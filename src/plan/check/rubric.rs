@@ -93,7 +93,7 @@ impl RubricCheck<'_> {
         let help = Some("a part looks at exactly one of `metric`, `ask` and `offer`".to_owned());
         match count {
             0 if !self.context.lost(part.place) => {
-                self.context.error_with(part.place, "a part that looks at nothing", help)
+                self.context.error_with(part.place, "a part that looks at nothing", help);
             }
             2.. => self.context.error_with(part.place, "a part that looks at several things", help),
             _ => {}

@@ -10,7 +10,11 @@ use crate::{
         MetricPath, Unit,
         quantity::{Bound, Duration},
     },
-    plan::{model::Entry, suggest},
+    plan::{
+        model::Entry,
+        suggest,
+        tree::{Node, Value},
+    },
     platform::Name,
     stage::{KINDS, Kind, Spec, program::Reader},
 };
@@ -234,9 +238,9 @@ impl Check<'_> {
     /// Where the value of an option stands; `place` is that of the options.
     fn option_place(&self, place: Place, key: &str) -> Option<Place> {
         let stages = self.node(&["stages"])?;
-        let crate::plan::tree::Value::Seq(items) = &stages.value else { return None };
+        let Value::Seq(items) = &stages.value else { return None };
         let options =
-            items.iter().flat_map(|item| item.entries()).map(|(_, node)| node).find(|n| n.place == place)?;
+            items.iter().flat_map(Node::entries).map(|(_, node)| node).find(|n| n.place == place)?;
         super::child(self.context, options, key).map(|node| node.place)
     }
 
@@ -257,7 +261,7 @@ impl Check<'_> {
                 self.context.error_with(name.place, format!("`{path}` is of another stage"), help);
                 continue;
             }
-            if let Some((key, value)) = self.unmeasured_label(&path, spec) {
+            if let Some((key, value)) = Self::unmeasured_label(&path, spec) {
                 self.context.error(name.place, format!("`{key}={value}` is never measured by this stage"));
             }
             let metric = spec.metrics().iter().find(|metric| metric.name == path.name);
@@ -300,11 +304,7 @@ impl Check<'_> {
     }
 
     /// A label of the path that no variant of the stage has.
-    pub(super) fn unmeasured_label<'p>(
-        &self,
-        path: &'p MetricPath,
-        spec: &Spec,
-    ) -> Option<(&'p str, &'p str)> {
+    pub(super) fn unmeasured_label<'p>(path: &'p MetricPath, spec: &Spec) -> Option<(&'p str, &'p str)> {
         let variants = spec.variants();
         path.labels.0.iter().map(|(key, value)| (key.as_str(), value.as_str())).find(|(key, value)| {
             // Labels that tell no variants apart are the program's own.

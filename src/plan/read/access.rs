@@ -53,7 +53,7 @@ impl<'a> SeqAccess<'a> for Items<'a> {
 
 /// The entries of a map. With `fields` it is a struct: other keys are passed over, misspelt ones are read as meant.
 pub(super) struct Entries<'a> {
-    pub(super) entries: std::slice::Iter<'a, (Key, Node)>,
+    pub(super) pairs: std::slice::Iter<'a, (Key, Node)>,
     pub(super) value: Option<&'a Node>,
     pub(super) fields: Option<&'static [&'static str]>,
     pub(super) parent: Reader<'a>,
@@ -64,7 +64,7 @@ impl<'a> MapAccess<'a> for Entries<'a> {
 
     fn next_key_seed<K: DeserializeSeed<'a>>(&mut self, seed: K) -> Result<Option<K::Value>, Failure> {
         let context = self.parent.context;
-        for (key, node) in self.entries.by_ref() {
+        for (key, node) in self.pairs.by_ref() {
             let text = if self.fields.is_some() { context.key_of(&key.text, node) } else { &key.text };
             if self.fields.is_some_and(|fields| !fields.contains(&text)) || context.is_poisoned(node) {
                 continue;

@@ -291,17 +291,15 @@ impl<'a> Reader<'a> {
                 |field: &&str| !entries.iter().any(|(k, n)| self.context.key_of(&k.text, n) == *field);
             let free: Vec<&'static str> = fields.iter().copied().filter(is_free).collect();
             let near = suggest::nearest(text, free.iter().copied());
-            let help = match near.and_then(|near| free.iter().find(|field| **field == near)) {
-                Some(field) => {
-                    self.context.meant.borrow_mut().insert(node.id, field);
-                    Some(format!("did you mean `{field}`?"))
-                }
-                None => {
-                    self.context.incomplete.borrow_mut().insert(self.node.place);
-                    let akin = suggest::akin(text, free.iter().copied());
-                    let akin = akin.map(|field| format!("did you mean `{field}`?"));
-                    akin.or_else(|| self.context.shapes.known(name, fields))
-                }
+            let meant = near.and_then(|near| free.iter().find(|field| **field == near));
+            let help = if let Some(field) = meant {
+                self.context.meant.borrow_mut().insert(node.id, field);
+                Some(format!("did you mean `{field}`?"))
+            } else {
+                self.context.incomplete.borrow_mut().insert(self.node.place);
+                let akin = suggest::akin(text, free.iter().copied());
+                let akin = akin.map(|field| format!("did you mean `{field}`?"));
+                akin.or_else(|| self.context.shapes.known(name, fields))
             };
             let what = Shapes::noun(name, near, entries);
             self.context.error_with(key.place, format!("unknown {what} `{text}`"), help);
@@ -483,7 +481,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
 
     fn deserialize_map<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Failure> {
         let Value::Map(entries) = &self.node.value else { return self.expected("a map") };
-        let entries = Entries { entries: entries.iter(), value: None, fields: None, parent: self };
+        let entries = Entries { pairs: entries.iter(), value: None, fields: None, parent: self };
         let read = visitor.visit_map(entries).map_err(|e| self.note(e));
         self.take_stock();
         read
@@ -513,7 +511,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
             more => self.context.error(place, format!("missing keys {}", more.join(", "))),
         }
 
-        let reading = Entries { entries: entries.iter(), value: None, fields: Some(fields), parent: self };
+        let reading = Entries { pairs: entries.iter(), value: None, fields: Some(fields), parent: self };
         let read = visitor.visit_map(reading).map_err(|failure| match failure.missing {
             // Either its value was left out, or it was said just now.
             Some(field) if has(field).is_some() || required.iter().any(|r| r == field) => Failure::silent(),

@@ -135,10 +135,10 @@ impl<'a> Context<'a> {
     pub(crate) fn report(&self, mut finding: Finding) {
         if let Some(filled) = self.filled.borrow().get(&finding.pos) {
             // The value may be a secret: the plan's own words stand for it.
-            let hide =
-                |text: &str| text.replace(&format!("`{}`", filled.value), &format!("`{}`", filled.written));
-            finding.message = hide(&finding.message);
-            finding.help = finding.help.as_deref().map(hide);
+            let (value, written) = (format!("`{}`", filled.value), format!("`{}`", filled.written));
+            for text in [Some(&mut finding.message), finding.help.as_mut()].into_iter().flatten() {
+                *text = text.replace(&value, &written);
+            }
         }
         shorten(&mut finding.message);
         let same = |f: &&Finding| (f.severity == Severity::Error) == (finding.severity == Severity::Error);
@@ -160,7 +160,7 @@ impl<'a> Context<'a> {
         let written = self.filled.borrow().get(&place.defined).map(|filled| filled.written.clone());
         match written {
             Some(written) => {
-                self.error(place, format!("the value that `{written}` stands for does not fit here"))
+                self.error(place, format!("the value that `{written}` stands for does not fit here"));
             }
             None => self.error(place, message),
         }

@@ -1,5 +1,12 @@
 //! Tests of loading as a whole: from text to findings.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::float_cmp,
+    clippy::format_push_string,
+    reason = "a failing test may panic"
+)]
+
 mod fixtures;
 mod mutants;
 mod whole;
