@@ -3,8 +3,33 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::StageSpec;
-use crate::measure::{Better, Metric, Unit};
+use super::{
+    StageSpec,
+    drive::{Drive, Tell},
+    host::{Run, check_probe},
+};
+use crate::{
+    measure::{Better, Labels, Metric, Unit},
+    outcome::{Cause, CheckOutcome, Outcome, OutcomeKind},
+    platform::Promises,
+    probe::{
+        checks,
+        lines::{Fact, Facts},
+    },
+    wire::Stream,
+};
+
+/// What was promised, in the units of the checks.
+fn promised(of: &Promises) -> checks::Promises {
+    checks::Promises {
+        gpu: of.gpu.clone(),
+        gpus: of.gpus,
+        vcpus: of.vcpus,
+        memory_bytes: of.memory.map(|m| m.bytes),
+        disk_bytes: of.disk.map(|d| d.bytes),
+        ..checks::Promises::default()
+    }
+}
 
 /// Options of `inventory`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -34,4 +59,44 @@ impl StageSpec for Inventory {
             "checks that cannot be told from here",
         ),
     ];
+
+    async fn drive(&self, cx: &mut Drive<'_>) -> Result<(), Outcome> {
+        let mut mounts = vec![cx.host.folder.clone()];
+        mounts.extend(self.paths.iter().cloned());
+        let spec = serde_json::json!({ "mounts": mounts });
+        let mut facts = Facts::new();
+        let run = Run::probe("main", "facts", &spec);
+        let ended = cx
+            .host
+            .run(run, |line| {
+                if line.stream == Stream::Out {
+                    if let Ok(line) = serde_json::from_str(line.text) {
+                        facts.accept(&line);
+                    }
+                }
+            })
+            .await?;
+        check_probe(&ended, "the facts probe")?;
+        if facts.iter().next().is_none() {
+            return Err(Outcome::new(OutcomeKind::Failed, Cause::Unreadable, "the facts probe told no fact"));
+        }
+        for (name, fact) in facts.iter() {
+            match fact {
+                Fact::Value(value) => cx.say(Tell::Fact(name.to_owned(), value.clone())),
+                Fact::Nothing => cx.say(Tell::Fact(name.to_owned(), serde_json::Value::Null)),
+                Fact::Unreadable(reason) => cx.note(format!("{name} could not be read: {reason}")),
+            }
+        }
+        let checks = checks::judge(&facts, &promised(&cx.site.promises));
+        let count = |outcome| [checks.iter().filter(|c| c.outcome == outcome).count() as f64];
+        let none = Labels::none();
+        cx.figure(Self::METRICS, "checks_passed", &none, &count(CheckOutcome::Pass))?;
+        cx.figure(Self::METRICS, "checks_warned", &none, &count(CheckOutcome::Warn))?;
+        cx.figure(Self::METRICS, "checks_failed", &none, &count(CheckOutcome::Fail))?;
+        cx.figure(Self::METRICS, "checks_not_observable", &none, &count(CheckOutcome::NotObservable))?;
+        for check in checks {
+            cx.say(Tell::Check(check));
+        }
+        Ok(())
+    }
 }

@@ -97,6 +97,19 @@ pub enum Precision {
     Fp8,
 }
 
+impl Precision {
+    /// The word in a plan.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Tf32 => "tf32",
+            Self::Bf16 => "bf16",
+            Self::Fp16 => "fp16",
+            Self::Fp8 => "fp8",
+        }
+    }
+}
+
 /// How a program's output becomes metrics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

@@ -3,14 +3,23 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::StageSpec;
+use super::{
+    StageSpec,
+    drive::{Amount, Drive},
+    launch::{self, Ask},
+    training,
+};
 use crate::{
     findings::At,
     measure::{
         Better, Labels, Metric, Unit,
-        quantity::{Bytes, Duration},
+        quantity::{Bytes, Duration, Level},
     },
+    outcome::{Cause, Outcome, OutcomeKind},
 };
+
+/// An efficiency above this is a fault of the measurement, not a feat: a little above 1 is noise or cache.
+const MOST_EFFICIENT: f64 = 1.25;
 
 /// Options of `scaling`.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -28,6 +37,9 @@ pub struct Scaling {
     /// How long at each number at least.
     #[serde(default)]
     pub at_least: Option<Duration>,
+    /// How far segments may lie apart and still count as one steady state; default 2 %.
+    #[serde(default)]
+    pub steady_band: Option<Level>,
     /// Sizes at which collectives are timed; needs accelerators.
     #[serde(default)]
     pub collectives: Vec<Bytes>,
@@ -105,5 +117,76 @@ impl StageSpec for Scaling {
     }
     fn at_least_seconds(&self) -> f64 {
         self.at_least.map_or(0.0, |d| d.seconds)
+    }
+
+    async fn drive(&self, cx: &mut Drive<'_>) -> Result<(), Outcome> {
+        let gpus = cx.gpus(1);
+        launch::enough_devices(cx, gpus)?;
+        // Every number gets the same cores for a rank, those that the largest one that fits leaves for each.
+        let fits = self.gpus.iter().filter(|n| **n <= cx.host.cpus).max().copied().unwrap_or(1).max(1);
+        let cores_per_rank = cx.host.cpus / fits;
+        let amount = Amount::asked(self.steps, self.at_least, cx.quick);
+        let ask = Ask { gpus, amount, mode: self.mode, cores_per_rank };
+        let (recorded, _) = training::record(cx, ask, Self::METRICS).await?;
+        let labels = training::device_labels(&recorded);
+        let pace = training::pace(&recorded, amount, training::band(self.steady_band.as_ref())?)?;
+        training::tell(cx, Self::METRICS, &labels, &pace)?;
+        if !self.collectives.is_empty() && gpus > 1 {
+            cx.note("collectives were not timed: this version times none");
+        }
+        self.compare(cx, gpus, pace.steps_per_second, &labels)
+    }
+}
+
+impl Scaling {
+    /// Speedup and efficiency against the baseline, and against the number before.
+    ///
+    /// # Formula
+    /// With X(n) the work per second at n accelerators and b the smallest number of the list:
+    /// speedup S(n) = b X(n) / X(b), efficiency E(n) = S(n) / n, increment E(n) / E(m) with m the number before n.
+    /// Work per second is steps per second times the work of a step, which is n times as much when scaling is weak.
+    ///
+    /// # Source
+    /// domain facts, section "Scaling": by throughput at fixed work per device, S(n) = X(n) / X(1).
+    fn compare(
+        &self,
+        cx: &mut Drive<'_>,
+        gpus: u32,
+        steps_per_second: f64,
+        labels: &Labels,
+    ) -> Result<(), Outcome> {
+        let Some(base) = self.gpus.iter().min().copied() else { return Ok(()) };
+        let work = |n: u32, steps: f64| match self.mode {
+            Mode::Weak => steps * f64::from(n),
+            Mode::Strong => steps,
+        };
+        let rate_of = |n: u32| {
+            if n == gpus {
+                return Some(work(n, steps_per_second));
+            }
+            let is = |e: &&super::drive::Earlier| {
+                e.name == "steps_per_second" && e.labels.0.get("gpus").is_some_and(|g| *g == n.to_string())
+            };
+            cx.earlier.iter().rfind(is).map(|e| work(n, e.value))
+        };
+        let efficiency_of = |n: u32| Some(rate_of(n)? / rate_of(base)? * f64::from(base) / f64::from(n));
+        let before = self.gpus.iter().filter(|n| **n < gpus).max().copied();
+        let (efficiency, increment) = (efficiency_of(gpus), before.and_then(efficiency_of));
+        let Some(efficiency) = efficiency else {
+            cx.warn(format!("no speedup: the baseline at {base} was not measured"));
+            return Ok(());
+        };
+        cx.figure(Self::METRICS, "speedup", labels, &[efficiency * f64::from(gpus)])?;
+        cx.figure(Self::METRICS, "efficiency", labels, &[efficiency])?;
+        if let Some(increment) = increment {
+            cx.figure(Self::METRICS, "increment", labels, &[efficiency / increment])?;
+        }
+        if efficiency > MOST_EFFICIENT {
+            let reason = format!(
+                "an efficiency of {efficiency:.2} at {gpus}: more than {MOST_EFFICIENT} of what {base} gave cannot be; was the baseline disturbed?"
+            );
+            return Err(Outcome::new(OutcomeKind::Implausible, Cause::Impossible, reason));
+        }
+        Ok(())
     }
 }

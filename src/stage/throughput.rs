@@ -3,10 +3,20 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::StageSpec;
+use super::{
+    StageSpec,
+    drive::{Amount, Drive},
+    launch::Ask,
+    scaling::Mode,
+    training,
+};
 use crate::{
     findings::At,
-    measure::{Better, Metric, Unit, quantity::Duration},
+    measure::{
+        Better, Metric, Unit,
+        quantity::{Duration, Level},
+    },
+    outcome::{Cause, Outcome, OutcomeKind},
 };
 
 /// Options of `throughput`.
@@ -24,6 +34,9 @@ pub struct Throughput {
     /// How long at least, beside the steps.
     #[serde(default)]
     pub at_least: Option<Duration>,
+    /// How far segments may lie apart and still count as one steady state; default 2 %.
+    #[serde(default)]
+    pub steady_band: Option<Level>,
 }
 
 fn one() -> u32 {
@@ -37,7 +50,74 @@ fn two_hundred() -> u32 {
 impl StageSpec for Throughput {
     const KIND: &'static str = "throughput";
     const DOC: &'static str = "how fast a workload trains in its steady state";
-    const METRICS: &'static [Metric] = &METRICS;
+    const METRICS: &'static [Metric] = &[
+        Metric::new("step_time", Unit::SECONDS, Better::Lower, "time of each step in steady state"),
+        Metric::new(
+            "samples_per_second",
+            Unit::SAMPLES_PER_SECOND,
+            Better::Higher,
+            "samples of the whole job per second of steady state",
+        ),
+        Metric::new(
+            "tokens_per_second",
+            Unit::TOKENS_PER_SECOND,
+            Better::Higher,
+            "tokens of the whole job per second of steady state",
+        ),
+        Metric::new(
+            "steps_per_second",
+            Unit::STEPS_PER_SECOND,
+            Better::Higher,
+            "steps per second of steady state",
+        ),
+        Metric::new(
+            "flops",
+            Unit::FLOPS,
+            Better::Higher,
+            "model floating-point operations per second, by the workload's stated count",
+        ),
+        Metric::new(
+            "mfu",
+            Unit::RATIO,
+            Better::Higher,
+            "model FLOP/s as a share of the sourced dense peak of all devices",
+        ),
+        Metric::new(
+            "jitter",
+            Unit::RATIO,
+            Better::Lower,
+            "coefficient of variation of the step time in steady state",
+        ),
+        Metric::new("stalls", Unit::COUNT, Better::Lower, "slow steps far outside their neighbourhood"),
+        Metric::new("warmup_steps", Unit::COUNT, Better::Lower, "steps before the steady state"),
+        Metric::new("steady_seconds", Unit::SECONDS, Better::Neither, "length of the steady state"),
+        Metric::new(
+            "data_share",
+            Unit::RATIO,
+            Better::Lower,
+            "share of step time spent waiting for data, where the program says so",
+        ),
+        Metric::new(
+            "comm_share",
+            Unit::RATIO,
+            Better::Lower,
+            "share of step time spent in communication, where the program says so",
+        ),
+        Metric::new("restarts", Unit::COUNT, Better::Lower, "restarts of the job from an earlier step"),
+        Metric::new(
+            "redone_steps",
+            Unit::COUNT,
+            Better::Lower,
+            "steps that were printed again after a restart",
+        ),
+        Metric::new(
+            "seconds_outside_steps",
+            Unit::SECONDS,
+            Better::Lower,
+            "life of the program that no step accounts for: start-up, end, gaps",
+        ),
+        Metric::new("loss", Unit::RATIO, Better::Neither, "training loss, where the program says so"),
+    ];
 
     fn workload(&self) -> Option<&At<String>> {
         Some(&self.workload)
@@ -45,68 +125,43 @@ impl StageSpec for Throughput {
     fn at_least_seconds(&self) -> f64 {
         self.at_least.map_or(0.0, |d| d.seconds)
     }
-}
 
-/// What a training run measures; shared with `scaling` and `soak`.
-pub const METRICS: [Metric; 15] = [
-    Metric::new("step_time", Unit::SECONDS, Better::Lower, "time of each step after warm-up"),
-    Metric::new(
-        "samples_per_second",
-        Unit::SAMPLES_PER_SECOND,
-        Better::Higher,
-        "samples of the whole job per second of steady state",
-    ),
-    Metric::new(
-        "tokens_per_second",
-        Unit::TOKENS_PER_SECOND,
-        Better::Higher,
-        "tokens of the whole job per second of steady state",
-    ),
-    Metric::new(
-        "steps_per_second",
-        Unit::STEPS_PER_SECOND,
-        Better::Higher,
-        "steps per second of steady state",
-    ),
-    Metric::new(
-        "flops",
-        Unit::FLOPS,
-        Better::Higher,
-        "model floating-point operations per second, by the workload's stated count",
-    ),
-    Metric::new(
-        "mfu",
-        Unit::RATIO,
-        Better::Higher,
-        "model FLOP/s as a share of the sourced dense peak of all devices",
-    ),
-    Metric::new(
-        "jitter",
-        Unit::RATIO,
-        Better::Lower,
-        "coefficient of variation of the step time in steady state",
-    ),
-    Metric::new("stalls", Unit::COUNT, Better::Lower, "steps far outside their neighbourhood"),
-    Metric::new("warmup_steps", Unit::COUNT, Better::Lower, "steps before the steady state"),
-    Metric::new("steady_seconds", Unit::SECONDS, Better::Neither, "length of the steady state"),
-    Metric::new(
-        "data_share",
-        Unit::RATIO,
-        Better::Lower,
-        "share of step time spent waiting for data, where the program says so",
-    ),
-    Metric::new(
-        "comm_share",
-        Unit::RATIO,
-        Better::Lower,
-        "share of step time spent in communication, where the program says so",
-    ),
-    Metric::new("restarts", Unit::COUNT, Better::Lower, "restarts of the job from an earlier step"),
-    Metric::new("redone_steps", Unit::COUNT, Better::Lower, "steps made again after a restart"),
-    Metric::new(
-        "seconds_to_first_step",
-        Unit::SECONDS,
-        Better::Lower,
-        "from the start of the program to the end of its first step",
-    ),
-];
+    async fn drive(&self, cx: &mut Drive<'_>) -> Result<(), Outcome> {
+        let amount = Amount::asked(self.steps, self.at_least, cx.quick);
+        let cores_per_rank = cx.host.cpus / self.gpus.max(1);
+        let ask = Ask { gpus: self.gpus, amount, mode: Mode::Weak, cores_per_rank };
+        let (recorded, ended) = training::record(cx, ask, Self::METRICS).await?;
+        let labels = training::device_labels(&recorded);
+        let (restarts, redone) = training::restarts(&recorded.steps);
+        cx.figure(Self::METRICS, "restarts", &labels, &[restarts as f64])?;
+        if restarts > 0 {
+            cx.figure(Self::METRICS, "redone_steps", &labels, &[redone as f64])?;
+        } else {
+            let inside: f64 = recorded.steps.iter().map(|h| h.step.seconds).sum();
+            cx.figure(Self::METRICS, "seconds_outside_steps", &labels, &[(ended.seconds - inside).max(0.0)])?;
+        }
+        let pace = training::pace(&recorded, amount, training::band(self.steady_band.as_ref())?)?;
+        training::tell(cx, Self::METRICS, &labels, &pace)?;
+        let rate = pace.tokens_per_second.or(pace.samples_per_second);
+        let per_unit = cx.workload.and_then(|(_, w)| w.flops_per_unit).or(recorded.flops_per_token);
+        let (Some(rate), Some(per_unit)) = (rate, per_unit) else { return Ok(()) };
+        let flops = rate * per_unit;
+        cx.figure(Self::METRICS, "flops", &labels, &[flops])?;
+        let precision = cx.workload.and_then(|(_, w)| w.reference.as_ref()).map(|r| r.precision.name());
+        let peak = match (precision, cx.site.peaks.as_slice()) {
+            (Some(precision), peaks) => peaks.iter().find(|(name, _)| *name == precision),
+            (None, [only]) => Some(only),
+            (None, _) => None,
+        };
+        // Cores that stand in for accelerators have no peak of an accelerator.
+        let Some((_, peak)) = peak.filter(|_| !recorded.on_cpu) else { return Ok(()) };
+        let mfu = flops / (peak.tflops * 1e12 * f64::from(self.gpus));
+        cx.figure(Self::METRICS, "mfu", &labels, &[mfu])?;
+        if mfu > 1.0 {
+            let reason =
+                format!("{mfu:.2} of the peak of {} TFLOP/s ({}): more than all", peak.tflops, peak.source);
+            return Err(Outcome::new(OutcomeKind::Implausible, Cause::Impossible, reason));
+        }
+        Ok(())
+    }
+}

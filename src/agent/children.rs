@@ -1,0 +1,336 @@
+//! The processes that the agent started for a task: their groups, outputs, ends and time to die.
+
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    os::unix::process::{CommandExt as _, ExitStatusExt as _},
+    path::Path,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::mpsc::{Sender, SyncSender},
+    time::{Duration, Instant},
+};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::{Event, base_env, processes};
+use crate::wire::{Blob, CHUNK, Program, Spawn, Status, Stream, Up};
+
+/// The sub-command under which the agent's binary starts itself as a child.
+pub const CHILD: &str = "agent-child";
+
+/// After a process ended, how long its output may stay open: something that it left behind may hold it.
+const DRAIN: Duration = Duration::from_millis(250);
+
+/// How long a command that undoes may take.
+const UNDO: Duration = Duration::from_secs(20);
+
+/// A process that was started and has not been reported as ended.
+struct Running {
+    child: Child,
+    begun: Instant,
+    /// Set once it was told to go: when it must be gone.
+    kill_at: Option<Instant>,
+    ended: Option<(ExitStatus, f64, Instant)>,
+    /// Outputs that are still open.
+    open: u32,
+    undo: Option<Vec<String>>,
+}
+
+/// All processes of the current task.
+pub(super) struct Children {
+    running: BTreeMap<u32, Running>,
+    events: Sender<Event>,
+    up: SyncSender<Up>,
+    run: String,
+    task: String,
+    cpus: Option<u32>,
+    grace: Duration,
+    born: Instant,
+    oom_kills: u64,
+}
+
+impl Children {
+    pub(super) fn new(
+        events: Sender<Event>,
+        up: SyncSender<Up>,
+        run: String,
+        cpus: Option<u32>,
+        grace: Duration,
+    ) -> Self {
+        let born = Instant::now();
+        Self {
+            running: BTreeMap::new(),
+            events,
+            up,
+            run,
+            task: String::new(),
+            cpus,
+            grace,
+            born,
+            oom_kills: 0,
+        }
+    }
+
+    pub(super) fn begin(&mut self, task: &str, _folder: &Path) {
+        task.clone_into(&mut self.task);
+        self.oom_kills = oom_kills();
+    }
+
+    /// Starts a process in a group of its own.
+    pub(super) fn spawn(&mut self, spawn: Spawn, folder: &Path) {
+        let id = spawn.id;
+        let dir = spawn.dir.as_deref().map_or(folder, Path::new);
+        if let Err(status) = startable(&spawn.program, dir, &spawn.env) {
+            let _ = self.up.send(Up::End { id, status, seconds: 0.0 });
+            return;
+        }
+        // The binary starts itself, so that the child can ask to die with the agent and pin itself to cores before
+        // it becomes the program. The link holds when the file was replaced meanwhile.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg(CHILD).arg(self.cpus.unwrap_or(0).to_string());
+        match &spawn.program {
+            Program::Probe(kind) => command.arg("probe").arg(kind),
+            Program::Argv(argv) => command.arg("exec").args(argv),
+            Program::Shell(line) => command.args(["exec", "/bin/sh", "-c"]).arg(line),
+        };
+        command.current_dir(dir).envs(base_env(&self.run, &self.task)).envs(&spawn.env).env("PWD", dir);
+        command.stdin(if spawn.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let begun = Instant::now();
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(e) => {
+                let status = Status::NotStarted { reason: e.to_string(), missing: false };
+                let _ = self.up.send(Up::End { id, status, seconds: 0.0 });
+                return;
+            }
+        };
+        if let (Some(text), Some(mut stdin)) = (spawn.stdin, child.stdin.take()) {
+            std::thread::spawn(move || {
+                let _ = stdin.write_all(text.as_bytes());
+            });
+        }
+        let mut open = 0;
+        if let Some(out) = child.stdout.take() {
+            self.forward(id, Stream::Out, out);
+            open += 1;
+        }
+        if let Some(err) = child.stderr.take() {
+            self.forward(id, Stream::Err, err);
+            open += 1;
+        }
+        let events = self.events.clone();
+        if let Some(pid) = pid_of(&child) {
+            std::thread::spawn(move || {
+                // Waits without reaping: the process number stays taken until the main thread has seen the end.
+                while let Err(rustix::io::Errno::INTR) =
+                    waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)
+                {}
+                let _ = events.send(Event::Ended(id));
+            });
+        }
+        self.running.insert(id, Running { child, begun, kill_at: None, ended: None, open, undo: spawn.undo });
+    }
+
+    /// Passes on what a process prints, as it comes.
+    fn forward(&self, id: u32, stream: Stream, mut from: impl Read + Send + 'static) {
+        let (up, events, born) = (self.up.clone(), self.events.clone(), self.born);
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; CHUNK];
+            loop {
+                match from.read(&mut buffer) {
+                    Ok(0) => break,
+                    Ok(n) => {
+                        let at = born.elapsed().as_secs_f64();
+                        let data = Blob(buffer[..n].to_vec());
+                        if up.send(Up::Output { id, stream, at, data }).is_err() {
+                            break;
+                        }
+                    }
+                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                    Err(_) => break,
+                }
+            }
+            let _ = events.send(Event::Drained(id));
+        });
+    }
+
+    /// A child ended: takes its status.
+    pub(super) fn reap(&mut self, id: u32) {
+        if let Some(running) = self.running.get_mut(&id) {
+            if running.ended.is_none() {
+                let status = match running.child.try_wait() {
+                    Ok(status) => status,
+                    Err(_) => Some(ExitStatus::from_raw(9)), // the sweep reaped it: it was killed
+                };
+                running.ended =
+                    status.map(|status| (status, running.begun.elapsed().as_secs_f64(), Instant::now()));
+            }
+        }
+        self.report(id, false);
+    }
+
+    /// An output of a child is closed.
+    pub(super) fn drained(&mut self, id: u32) {
+        if let Some(running) = self.running.get_mut(&id) {
+            running.open = running.open.saturating_sub(1);
+        }
+        self.report(id, false);
+    }
+
+    /// Reports the end of a process once all that it printed is on its way.
+    fn report(&mut self, id: u32, anyhow: bool) {
+        let Some(running) = self.running.get(&id) else { return };
+        let Some((status, seconds, since)) = running.ended else { return };
+        if running.open > 0 && since.elapsed() < DRAIN && !anyhow {
+            return;
+        }
+        let oom = oom_kills() > self.oom_kills;
+        let status = match (status.code(), status.signal()) {
+            (Some(code), _) => Status::Exited(code),
+            (None, Some(signal)) => Status::Signalled { signal, oom: oom && signal == 9 },
+            (None, None) => Status::Exited(-1),
+        };
+        if let Some(undo) = self.running.remove(&id).and_then(|r| r.undo) {
+            undo_by(&undo);
+        }
+        let _ = self.up.send(Up::End { id, status, seconds });
+    }
+
+    /// Asks a process and its group to end; [`Self::tick`] kills what does not.
+    pub(super) fn kill(&mut self, id: u32) {
+        if let Some(running) = self.running.get_mut(&id) {
+            if running.ended.is_none() && running.kill_at.is_none() {
+                running.kill_at = Some(Instant::now() + self.grace);
+                signal_group(&running.child, Signal::TERM);
+            }
+        }
+    }
+
+    /// Whatever is due.
+    pub(super) fn tick(&mut self) {
+        for running in self.running.values_mut() {
+            if running.kill_at.is_some_and(|at| at <= Instant::now()) && running.ended.is_none() {
+                signal_group(&running.child, Signal::KILL);
+                running.kill_at = None;
+            }
+        }
+        let ids: Vec<u32> = self.running.keys().copied().collect();
+        for id in ids {
+            self.reap(id);
+        }
+    }
+
+    /// Ends every process of the task in order: TERM, the grace, KILL; returns when all have ended.
+    pub(super) fn end_all(&mut self) {
+        let ids: Vec<u32> = self.running.keys().copied().collect();
+        for id in &ids {
+            self.kill(*id);
+        }
+        let deadline = Instant::now() + self.grace + Duration::from_secs(1);
+        while self.running.values().any(|r| r.ended.is_none()) && Instant::now() < deadline {
+            self.tick();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends everything that the task started, whatever group or session it fled into.
+    pub(super) fn sweep(&mut self) -> (u32, Vec<u32>) {
+        self.end_all();
+        let (ended, stuck) = processes::end_descendants();
+        let ids: Vec<u32> = self.running.keys().copied().collect();
+        for id in ids {
+            self.reap(id);
+            self.report(id, true);
+        }
+        for undo in std::mem::take(&mut self.running).into_values().filter_map(|r| r.undo) {
+            undo_by(&undo);
+        }
+        (ended, stuck)
+    }
+}
+
+fn pid_of(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+fn signal_group(child: &Child, signal: Signal) {
+    if let Some(pid) = pid_of(child) {
+        let _ = kill_process_group(pid, signal);
+    }
+}
+
+/// Runs a command that undoes, for a bounded time, quietly.
+fn undo_by(argv: &[String]) {
+    let [program, args @ ..] = argv else { return };
+    let quiet = || Stdio::null();
+    let started = Command::new(program).args(args).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn();
+    let Ok(mut child) = started else { return };
+    let deadline = Instant::now() + UNDO;
+    while Instant::now() < deadline {
+        if !matches!(child.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// Whether a program can be started at all: found out before, so that no exit code has to be guessed at.
+fn startable(program: &Program, dir: &Path, env: &BTreeMap<String, String>) -> Result<(), Status> {
+    let not_started = |reason: String, missing| Err(Status::NotStarted { reason, missing });
+    if !dir.is_dir() {
+        return not_started(format!("the folder {} is not there", dir.display()), true);
+    }
+    let Program::Argv(argv) = program else { return Ok(()) };
+    let Some(name) = argv.first() else { return not_started("an empty command".to_owned(), true) };
+    let executable =
+        |path: &Path| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
+    if name.contains('/') {
+        let path = dir.join(name);
+        return match (path.exists(), executable(&path)) {
+            (_, true) => Ok(()),
+            (true, false) => not_started(format!("{name} may not be executed"), false),
+            (false, false) => not_started(format!("{name} is not there"), true),
+        };
+    }
+    let path = env.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| executable(&folder.join(name))) {
+        return Ok(());
+    }
+    not_started(format!("no program `{name}` in PATH"), true)
+}
+
+/// How often the kernel has ended a process of this control group for want of memory.
+fn oom_kills() -> u64 {
+    let group = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let path = group.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
+    let events = std::fs::read_to_string(format!("/sys/fs/cgroup{path}/memory.events")).unwrap_or_default();
+    let count = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
+    count.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
+}
+
+/// The child's side: dies with the agent, keeps to its cores, and becomes the program or runs the probe.
+///
+/// `args` are what stands behind [`CHILD`]. Returns the exit code.
+pub fn child(args: &[String], probe: impl FnOnce(&str) -> i32) -> i32 {
+    let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    let [cpus, how, rest @ ..] = args else {
+        return 2;
+    };
+    if let Ok(count @ 1..) = cpus.parse::<usize>() {
+        let mut set = rustix::thread::CpuSet::new();
+        processes::allowed_cpus().into_iter().take(count).for_each(|cpu| set.set(cpu));
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
+    match (how.as_str(), rest) {
+        ("probe", [kind]) => probe(kind),
+        ("exec", [program, args @ ..]) => {
+            let error = Command::new(program).args(args).exec();
+            let _ = writeln!(std::io::stderr(), "cannot start {program}: {error}");
+            126
+        }
+        _ => 2,
+    }
+}

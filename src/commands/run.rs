@@ -1,0 +1,245 @@
+//! `run`: a plan becomes a schedule, the schedule a journal, the journal a scorecard.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    cli::RunArgs,
+    commands::{self, dry_run, print, produce, source::Source, talk},
+    error::{Error, Exit},
+    journal::{Journal, JournalError},
+    outcome::{Cause, Outcome, OutcomeKind},
+    plan::model::{self, Plan},
+    progress::{Progress, Talk},
+    record::{PlanRef, RunStarted, SCHEMA},
+    runner::{self, Choice, Place, Run, Schedule, Stop, schedule},
+    score::rubric::Rubric,
+    transport::{Transport, local::Local},
+};
+
+/// Runs a plan.
+///
+/// # Errors
+/// When the plan or the command line is wrong, or the run's folder cannot be written.
+pub fn run(args: &RunArgs, talking: Talk) -> commands::Result {
+    let source = Source::open(args.plan.as_deref())?;
+    let (plan, rubric) = source.load_to_run(&args.set, talking == Talk::Silent)?;
+    let choice = Choice { only: args.only.clone(), skip: args.skip.clone(), quick: args.quick };
+    if let Some(unknown) = choice.unknown(&plan).first() {
+        let names: Vec<&str> = plan.platforms.keys().map(|k| k.value.as_str()).collect();
+        let stages: Vec<&str> = plan.stages.iter().filter_map(|e| e.stage_id()).collect();
+        let known = format!("platforms: {}; stages: {}", names.join(", "), stages.join(", "));
+        return Err(Error::new(Exit::USAGE, format!("`{unknown}` names nothing in the plan")).hint(known));
+    }
+    let schedule = schedule(&plan, &choice, &source.dir);
+    if args.dry_run {
+        print(&dry_run::text(&plan, &schedule))?;
+        return Ok(Exit::OK);
+    }
+    let dir = make_dir(args.output.as_deref(), &plan)?;
+    let id = runner::new_run_id();
+    let first = first_line(&id, &source, &plan, rubric, args, &schedule)?;
+    let mut journal = Journal::create(&dir, first).map_err(|e| journal_error(&e, &dir))?;
+    if talking >= Talk::Normal {
+        talk(&format!("writing to {}\n", dir.display()));
+    }
+    let run = Settings { id, dir: &dir, plan: &plan, quick: args.quick, spent_seconds: 0.0, talking };
+    execute(run, schedule, BTreeMap::new(), Vec::new(), &mut journal)
+}
+
+fn first_line(
+    id: &str,
+    source: &Source,
+    plan: &Plan,
+    rubric: Rubric,
+    args: &RunArgs,
+    schedule: &Schedule,
+) -> Result<RunStarted, Error> {
+    let plan_text = String::from_utf8_lossy(&source.bytes).into_owned();
+    let judgement = serde_json::to_value(plan.judgement(rubric))
+        .map_err(|e| Error::caused(Exit::BUG, "failed to write down the plan's judgement part", &e))?;
+    let path = args.plan.as_ref().map(|p| std::path::absolute(p).unwrap_or_else(|_| p.clone()));
+    Ok(RunStarted {
+        schema: SCHEMA,
+        planrun: env!("CARGO_PKG_VERSION").to_owned(),
+        run: id.to_owned(),
+        plan: PlanRef {
+            name: plan.name.clone(),
+            period: plan.period.clone(),
+            digest: model::digest(&plan_text, &args.set),
+        },
+        plan_text,
+        set: args.set.clone(),
+        plan_path: path.map_or_else(String::new, |p| p.display().to_string()),
+        judgement,
+        tasks: schedule.planned.clone(),
+        quick: args.quick,
+    })
+}
+
+fn make_dir(asked: Option<&Path>, plan: &Plan) -> Result<PathBuf, Error> {
+    let dir = asked.map_or_else(
+        || {
+            let now = jiff::Timestamp::now().to_string();
+            let stamp: String = now.chars().take(19).filter(|c| !"-:".contains(*c)).collect();
+            let name = format!("{}-{}-{stamp}Z", plan.period, plan.name);
+            let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+            Path::new("runs").join(name.chars().map(plain).collect::<String>())
+        },
+        Path::to_owned,
+    );
+    std::fs::create_dir_all(&dir).map_err(|e| {
+        Error::caused(Exit::USAGE, format!("failed to make the folder {}", dir.display()), &e)
+            .hint("name another one with -o DIR")
+    })?;
+    Ok(dir)
+}
+
+/// The error of a journal, with its exit code and what to do.
+pub(super) fn journal_error(e: &JournalError, dir: &Path) -> Error {
+    let code = match e {
+        JournalError::Io { .. } => Exit::NOT_MEASURED,
+        _ => Exit::JOURNAL,
+    };
+    let source = std::error::Error::source(e);
+    let message = format!("failed to use the journal: {e}");
+    let error =
+        source.map_or_else(|| Error::new(code, message.clone()), |s| Error::caused(code, message.clone(), s));
+    match e {
+        JournalError::Exists(_) => {
+            error.hint(format!("go on with `planrun resume {}`, or name another folder", dir.display()))
+        }
+        JournalError::Locked(_) => error.hint("wait for it, or end it; its journal stays whole"),
+        JournalError::Damaged { .. } => error.hint(
+            "restore the file from a copy: results before the damage cannot be told from those after it",
+        ),
+        JournalError::Newer { .. } => error.hint("use the planrun that wrote it, or a newer one"),
+        JournalError::Empty(_) => error.hint("the run never began: start a new one"),
+        JournalError::Io { .. } => {
+            error.hint("check that the folder can be written and the disk has room; then `planrun resume`")
+        }
+    }
+}
+
+/// What a run goes by, beside its schedule.
+pub(super) struct Settings<'a> {
+    pub(super) id: String,
+    pub(super) dir: &'a Path,
+    pub(super) plan: &'a Plan,
+    pub(super) quick: bool,
+    /// Seconds that earlier processes of this run took.
+    pub(super) spent_seconds: f64,
+    pub(super) talking: Talk,
+}
+
+/// Takes a schedule to its end, writes the scorecard whatever happened, and gives the exit code.
+pub(super) fn execute(
+    settings: Settings<'_>,
+    schedule: Schedule,
+    finished: BTreeMap<crate::record::TaskId, Outcome>,
+    earlier: Vec<(crate::record::TaskId, crate::stage::drive::Earlier)>,
+    journal: &mut Journal,
+) -> commands::Result {
+    let Settings { id, dir, plan, quick, spent_seconds, talking } = settings;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|e| Error::caused(Exit::NOT_MEASURED, "failed to start", &e))?;
+    let mut progress = Progress::new(talking, &schedule.planned, finished.len());
+    let limit = |of: fn(&crate::platform::Limits) -> Option<f64>| {
+        plan.limits.as_ref().and_then(|l| of(&l.value)).map(|seconds| (seconds - spent_seconds).max(0.0))
+    };
+    let ran = runtime.block_on(async {
+        let run = Run {
+            id,
+            dir: dir.to_owned(),
+            schedule,
+            finished,
+            earlier,
+            quick,
+            lease: Duration::from_secs_f64(plan.lease().seconds.max(1.0)),
+            warn_after: limit(|l| l.warn_after.as_ref().map(|d| d.value.seconds)),
+            stop_after: limit(|l| l.stop_after.as_ref().map(|d| d.value.seconds)),
+            secrets: plan.secrets.iter().filter_map(|name| std::env::var(&name.value).ok()).collect(),
+            transport,
+            stop: signals(dir.to_owned())?,
+        };
+        runner::run(run, journal, &mut progress).await.map_err(|e| journal_error(&e, dir))
+    });
+    progress.clear();
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    let ran = ran?;
+    let reason = match &ran.stopped {
+        None if ran.complete => "all planned tasks have ended".to_owned(),
+        None => "some planned tasks have not ended".to_owned(),
+        Some(Stop::Signal(n)) => format!("signal {n}"),
+        Some(Stop::Limit(what)) => what.clone(),
+        Some(Stop::Journal) => "the journal could not be written".to_owned(),
+    };
+    journal
+        .append(crate::record::Body::RunEnded { complete: ran.complete, reason })
+        .map_err(|e| journal_error(&e, dir))?;
+    let made = produce::from_journal(dir, None, None)?;
+    let written = made.write(dir, &plan.report)?;
+    if talking >= Talk::Normal {
+        talk(&format!("\nwrote {}\n\n", written.join(", ")));
+    }
+    if talking > Talk::Silent {
+        print(&made.summary()?)?;
+    }
+    match ran.stopped {
+        Some(Stop::Signal(n)) => {
+            talk(&format!("interrupted; go on with `planrun resume {}`\n", dir.display()));
+            Ok(Exit::SIGNAL + u8::try_from(n).unwrap_or(0))
+        }
+        _ => Ok(made.exit_code()),
+    }
+}
+
+/// The way to a place.
+fn transport(place: &Place) -> Result<Box<dyn Transport>, Outcome> {
+    if place.local {
+        return Ok(Box::new(Local));
+    }
+    let reason = "this version reaches only the machine that it runs on (`local: true`)";
+    Err(Outcome::new(OutcomeKind::Unsupported, Cause::NotThere, reason))
+}
+
+/// INT, TERM and HUP: the first stops the run in order, a second one at once.
+fn signals(dir: PathBuf) -> Result<watch::Receiver<Option<Stop>>, Error> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (send, receive) = watch::channel(None);
+    let listen = |kind| {
+        signal(kind).map_err(|e| Error::caused(Exit::NOT_MEASURED, "failed to listen for signals", &e))
+    };
+    let (mut int, mut term, mut hup) =
+        (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?, listen(SignalKind::hangup())?);
+    tokio::spawn(async move {
+        let mut second = false;
+        loop {
+            let signal = tokio::select! {
+                _ = int.recv() => 2,
+                _ = term.recv() => 15,
+                _ = hup.recv() => 1,
+            };
+            if second {
+                talk(&format!("\nstopped at once; go on with `planrun resume {}`\n", dir.display()));
+                #[expect(
+                    clippy::exit,
+                    reason = "a second signal means now; agents end by themselves when we are gone"
+                )]
+                std::process::exit(128 + signal);
+            }
+            second = true;
+            talk("\nstopping: what runs is ended and written down; once more to stop at once\n");
+            send.send_replace(Some(Stop::Signal(signal)));
+        }
+    });
+    Ok(receive)
+}

@@ -1,0 +1,147 @@
+//! Appending to a journal.
+
+use std::{
+    fs::{File, OpenOptions},
+    io::{Seek, SeekFrom, Write},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::{JournalError, Tail, read, seal};
+use crate::{
+    measure::Finite,
+    record::{Body, Record, RunStarted},
+};
+
+/// How long samples may wait for the disk.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+
+/// A journal that this process may append to.
+#[derive(Debug)]
+pub struct Journal {
+    file: File,
+    path: PathBuf,
+    seq: u64,
+    /// Bytes of whole lines: after a failed write the file is cut back to here.
+    length: u64,
+    begun: Instant,
+    synced: Instant,
+}
+
+/// A journal that was taken up again.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The journal, ready for more.
+    pub journal: Journal,
+    /// All that it holds.
+    pub records: Vec<Record>,
+    /// What was dropped at its end.
+    pub tail: Tail,
+}
+
+impl Journal {
+    /// Begins a journal in an existing folder.
+    ///
+    /// # Errors
+    /// When the folder has one already, or cannot be written.
+    pub fn create(dir: &Path, first: RunStarted) -> Result<Self, JournalError> {
+        let path = dir.join(super::FILE);
+        let file = match OpenOptions::new().append(true).create_new(true).open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(JournalError::Exists(path));
+            }
+            Err(source) => return Err(JournalError::Io { action: "create", path, source }),
+        };
+        let mut journal = Self::over(file, path, 0, 0)?;
+        journal.append(Body::RunStarted(Box::new(first)))?;
+        journal.sync()?;
+        // The name in the folder must survive a crash, too.
+        if let Ok(folder) = File::open(dir) {
+            let _ = folder.sync_all();
+        }
+        Ok(journal)
+    }
+
+    /// Takes up the journal of a run that stopped. A torn tail is cut off.
+    ///
+    /// # Errors
+    /// When it is in use, damaged, of a newer planrun, or cannot be read or written.
+    pub fn resume(dir: &Path) -> Result<Resumed, JournalError> {
+        let path = dir.join(super::FILE);
+        let io = |action| {
+            let path = path.clone();
+            move |source| JournalError::Io { action, path, source }
+        };
+        let file = OpenOptions::new().append(true).open(&path).map_err(io("open"))?;
+        let mut journal = Self::over(file, path.clone(), 0, 0)?;
+        let mut records = Vec::new();
+        let tail = read(&path, |record| records.push(record))?;
+        if tail.torn > 0 {
+            journal.file.set_len(tail.bytes).map_err(io("shorten"))?;
+            journal.file.sync_data().map_err(io("sync"))?;
+        }
+        (journal.seq, journal.length) = (tail.lines, tail.bytes);
+        Ok(Resumed { journal, records, tail })
+    }
+
+    fn over(file: File, path: PathBuf, seq: u64, length: u64) -> Result<Self, JournalError> {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(JournalError::Locked(path)),
+            Err(e) => return Err(JournalError::Io { action: "lock", path, source: e.into() }),
+        }
+        let now = Instant::now();
+        Ok(Self { file, path, seq, length, begun: now, synced: now })
+    }
+
+    /// Appends one line. The ends of runs and tasks are on disk when this returns; the rest at most a second later.
+    ///
+    /// # Errors
+    /// When the line cannot be written; the journal is then as it was before.
+    pub fn append(&mut self, body: Body) -> Result<(), JournalError> {
+        let edge = matches!(
+            body,
+            Body::TaskStarted { .. }
+                | Body::TaskEnded { .. }
+                | Body::RunEnded { .. }
+                | Body::RunResumed { .. }
+        );
+        let since = Finite::new(self.begun.elapsed().as_secs_f64()).unwrap_or_default();
+        let record = Record { seq: self.seq, at: now(), since, body };
+        let mut line = serde_json::to_string(&record).map_err(|e| self.io("write", e.into()))?;
+        seal(&mut line);
+        if let Err(e) = self.file.write_all(line.as_bytes()) {
+            // A full disk may have taken half a line: cut it off, so that what follows does not count as damage.
+            let _ = self.file.set_len(self.length);
+            let _ = self.file.seek(SeekFrom::End(0));
+            return Err(self.io("write", e));
+        }
+        self.seq += 1;
+        self.length += line.len() as u64;
+        if edge || self.synced.elapsed() >= SYNC_EVERY {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all is on disk.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn sync(&mut self) -> Result<(), JournalError> {
+        self.synced = Instant::now();
+        self.file.sync_data().map_err(|e| self.io("sync", e))
+    }
+
+    fn io(&self, action: &'static str, source: std::io::Error) -> JournalError {
+        JournalError::Io { action, path: self.path.clone(), source }
+    }
+}
+
+/// The wall clock in UTC to the millisecond.
+fn now() -> String {
+    format!("{:.3}", jiff::Timestamp::now())
+}

@@ -1,0 +1,256 @@
+//! From the tree to structs: a serde deserializer that goes on after a fault.
+//!
+//! It knows serde and no plans. A value that cannot be read becomes a finding, is left out, and the whole is read
+//! again, until nothing new fails; so one pass over a plan's faults lists them all. What the reader learned on the
+//! way ([`Context`]) keeps later checks from finding the same fault twice.
+
+mod access;
+mod de;
+
+use std::{
+    borrow::Cow,
+    cell::{Cell, RefCell},
+    collections::{HashMap, HashSet},
+};
+
+use serde::Deserialize;
+
+use self::de::Reader;
+use super::{
+    shape::{Shape, Shapes},
+    tree::Node,
+    variables,
+};
+use crate::findings::{At, Finding, Place, Pos, Severity};
+
+/// Errors after which nothing more is looked for, and warnings and notes likewise.
+const MOST_FINDINGS: usize = 100;
+/// Readings of the whole after which nothing more is looked for. Each takes out one value.
+const MOST_PASSES: usize = 200;
+
+/// What to do about a variable that is not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Unset {
+    /// The plan cannot be used.
+    #[default]
+    Error,
+    /// Say so and go on as if it had some value that fits.
+    Warning,
+}
+
+/// A value that came from variables: what it is, and how the plan writes it.
+struct Filled {
+    value: String,
+    written: String,
+}
+
+/// What is found out about a document beside its values.
+pub(crate) struct Context<'a> {
+    env: &'a dyn Fn(&str) -> Option<String>,
+    unset: Unset,
+    shapes: &'static Shapes,
+    findings: RefCell<Vec<Finding>>,
+    /// One finding for a fault, however many aliases lead to it and however often it is read.
+    said: RefCell<HashSet<(Pos, String)>>,
+    /// Nodes that are left out.
+    poisoned: RefCell<HashSet<u32>>,
+    /// Misspelt keys and the key that each was taken for, by the id of the value.
+    meant: RefCell<HashMap<u32, &'static str>>,
+    /// Maps that lost a value, or that hold a key that means nothing: absence there proves nothing.
+    incomplete: RefCell<HashSet<Place>>,
+    /// Maps with a variable that is not set among their values: their numbers prove nothing.
+    vague: RefCell<HashSet<Place>>,
+    filled: RefCell<HashMap<Pos, Filled>>,
+    unresolved: RefCell<HashSet<Pos>>,
+    /// Which of how many stand-ins a value without its variable is at, by the id of the value.
+    stand_in: RefCell<HashMap<u32, (usize, usize)>>,
+    full: Cell<bool>,
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(env: &'a dyn Fn(&str) -> Option<String>, unset: Unset) -> Self {
+        Self {
+            env,
+            unset,
+            shapes: Shapes::get(),
+            findings: RefCell::default(),
+            said: RefCell::default(),
+            poisoned: RefCell::default(),
+            meant: RefCell::default(),
+            incomplete: RefCell::default(),
+            vague: RefCell::default(),
+            filled: RefCell::default(),
+            unresolved: RefCell::default(),
+            stand_in: RefCell::default(),
+            full: Cell::new(false),
+        }
+    }
+
+    pub(crate) fn error(&self, place: Place, message: impl Into<String>) {
+        self.report(Finding::new(Severity::Error, place, message));
+    }
+
+    pub(crate) fn error_with(&self, place: Place, message: impl Into<String>, help: Option<String>) {
+        let mut finding = Finding::new(Severity::Error, place, message);
+        finding.help = help;
+        self.report(finding);
+    }
+
+    pub(crate) fn warning(&self, place: Place, message: impl Into<String>) {
+        self.report(Finding::new(Severity::Warning, place, message));
+    }
+
+    pub(crate) fn warning_with(&self, place: Place, message: impl Into<String>, help: Option<String>) {
+        let mut finding = Finding::new(Severity::Warning, place, message);
+        finding.help = help;
+        self.report(finding);
+    }
+
+    pub(crate) fn note(&self, place: Place, message: impl Into<String>) {
+        self.report(Finding::new(Severity::Note, place, message));
+    }
+
+    /// A value for a message; one that came from variables as the plan writes it.
+    pub(crate) fn shown<T: std::fmt::Display>(&self, value: &At<T>) -> String {
+        match self.filled.borrow().get(&value.place.defined) {
+            Some(filled) => filled.written.clone(),
+            None => value.to_string(),
+        }
+    }
+
+    /// A text with its variables filled in, as far as they are set.
+    pub(crate) fn fill<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if !text.contains("${") {
+            return text.into();
+        }
+        match variables::fill(text, self.env) {
+            variables::Filled::Text(value) => value.into(),
+            _ => text.into(),
+        }
+    }
+
+    /// Takes a finding, unless it was said before.
+    pub(crate) fn report(&self, mut finding: Finding) {
+        if let Some(filled) = self.filled.borrow().get(&finding.pos) {
+            // The value may be a secret: the plan's own words stand for it.
+            let hide =
+                |text: &str| text.replace(&format!("`{}`", filled.value), &format!("`{}`", filled.written));
+            finding.message = hide(&finding.message);
+            finding.help = finding.help.as_deref().map(hide);
+        }
+        shorten(&mut finding.message);
+        let same = |f: &&Finding| (f.severity == Severity::Error) == (finding.severity == Severity::Error);
+        if self.findings.borrow().iter().filter(same).count() >= MOST_FINDINGS {
+            self.full.set(self.full.get() || finding.severity == Severity::Error);
+            return;
+        }
+        if self.said.borrow_mut().insert((finding.pos, finding.message.clone())) {
+            self.findings.borrow_mut().push(finding);
+        }
+    }
+
+    /// A finding about a value that does not fit: silent where the value is unknown, without the value where it came
+    /// from a variable.
+    pub(crate) fn misfit(&self, place: Place, message: impl Into<String>) {
+        if self.is_unresolved(place) {
+            return;
+        }
+        let written = self.filled.borrow().get(&place.defined).map(|filled| filled.written.clone());
+        match written {
+            Some(written) => {
+                self.error(place, format!("the value that `{written}` stands for does not fit here"))
+            }
+            None => self.error(place, message),
+        }
+    }
+
+    /// Whether the value there is that of a variable that is not set.
+    pub(crate) fn is_unresolved(&self, place: Place) -> bool {
+        let unresolved = self.unresolved.borrow();
+        !unresolved.is_empty() && unresolved.contains(&place.defined)
+    }
+
+    /// Whether the value there came from variables.
+    pub(crate) fn is_filled(&self, place: Place) -> bool {
+        self.filled.borrow().contains_key(&place.defined)
+    }
+
+    /// Whether the map there may hold a key that was not read.
+    pub(crate) fn lost(&self, place: Place) -> bool {
+        self.incomplete.borrow().contains(&place)
+    }
+
+    /// Whether values of the map there are missing or unknown.
+    pub(crate) fn unsure(&self, place: Place) -> bool {
+        self.lost(place) || self.vague.borrow().contains(&place)
+    }
+
+    /// The key that the value's key stands for.
+    pub(crate) fn key_of<'k>(&self, key: &'k str, value: &Node) -> &'k str
+    where
+        'static: 'k,
+    {
+        self.meant.borrow().get(&value.id).copied().unwrap_or(key)
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.findings.borrow().iter().any(|f| f.severity == Severity::Error)
+    }
+
+    /// All findings, in the order of the text.
+    pub(crate) fn into_findings(self) -> Vec<Finding> {
+        let mut findings = self.findings.into_inner();
+        findings.sort();
+        if self.full.get()
+            && let Some(last) = findings.last()
+        {
+            let message = "there may be more: fix these first";
+            findings.push(Finding {
+                severity: Severity::Note,
+                used_at: None,
+                help: None,
+                message: message.into(),
+                ..last.clone()
+            });
+        }
+        findings
+    }
+
+    fn shape(&self, name: &str) -> Option<&'static Shape> {
+        self.shapes.of(name)
+    }
+
+    fn is_poisoned(&self, node: &Node) -> bool {
+        self.poisoned.borrow().contains(&node.id)
+    }
+}
+
+/// A message quotes what it is about; a quoted block of text need not be whole.
+fn shorten(message: &mut String) {
+    const MOST: usize = 600;
+    if let Some((end, _)) = message.char_indices().nth(MOST) {
+        message.truncate(end);
+        message.push('…');
+    }
+}
+
+/// Reads a value of the document. `None`: it cannot be built; the findings say why.
+pub(crate) fn read<'a, T: Deserialize<'a>>(root: &'a Node, context: &'a Context<'a>) -> Option<T> {
+    let mut passes = 0;
+    loop {
+        match T::deserialize(Reader::new(root, context)) {
+            Ok(value) => return Some(value),
+            // One more value is out, or stands in for another: the next pass gets further.
+            Err(error) if error.progress => {}
+            Err(_) => return None,
+        }
+        // Looking for a stand-in is no fault and ends by itself.
+        if context.has_errors() {
+            passes += 1;
+        }
+        if passes >= MOST_PASSES || context.full.get() {
+            context.full.set(true);
+            return None;
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Tests of loading as a whole: from text to findings.
+
+mod fixtures;
+
+use super::*;
+use crate::findings::Form;
+
+/// An environment with one variable.
+pub(super) fn env(name: &str) -> Option<String> {
+    (name == "HOST").then(|| "gpu-1".to_owned())
+}
+
+/// Built-in rubrics as tests have them.
+pub(super) fn builtin(name: &str) -> Option<&'static str> {
+    (name == "quarterly-100").then_some(include_str!("rubric.yaml"))
+}
+
+/// Options of `check`, on a fixed day.
+pub(super) fn options() -> Options<'static> {
+    Options {
+        set: Vec::new(),
+        env: &env,
+        unset: Unset::Warning,
+        read_file: &|name| Err(format!("{name} is not there")),
+        builtin_rubric: &builtin,
+        today: "2026-02-01".parse().ok(),
+    }
+}
+
+/// All findings of a text as `check` prints them.
+pub(super) fn findings_of(text: &str) -> String {
+    load("p.yaml", text, &options()).render(Form::Human, "p.yaml", text)
+}

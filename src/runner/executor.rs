@@ -1,0 +1,423 @@
+//! An executor: takes the tasks of one lane one after the other to their hosts and tells the dispatcher everything.
+
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::{mpsc, watch},
+    time::timeout,
+};
+
+use super::{
+    Ledger, Message, Place, Recorder, Stop,
+    ledger::Needs,
+    link::{Link, Terms},
+    logs::{Logs, mask, series_labels, task_dir},
+    schedule::Task,
+};
+use crate::{
+    measure::{Finite, Labels, MetricPath, quantity::Bound, summary::Summary},
+    record::{Body, Cause, Expectation, Level, Outcome, OutcomeKind, Series, TaskId},
+    stage::{
+        drive::{Drive, Earlier, Found, Tell},
+        host::{Run as Program, TELEMETRY},
+    },
+    transport::Transport,
+};
+
+/// Between TERM and KILL.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long an agent may take to clean up after a task before it is given up.
+const CLEAN_UP: Duration = Duration::from_secs(20);
+
+/// Values are written when so many of a series have come, or so much time has passed.
+const BATCH: usize = 4096;
+/// See [`BATCH`].
+const FLUSH_EVERY: Duration = Duration::from_secs(5);
+
+/// Notes that a task may leave in the journal.
+const MOST_NOTES: usize = 200;
+
+/// Runs the tasks of one lane.
+pub(super) struct Executor {
+    pub(super) run: String,
+    pub(super) dir: PathBuf,
+    pub(super) quick: bool,
+    pub(super) lease: Duration,
+    pub(super) secrets: Vec<String>,
+    pub(super) transport: fn(&Place) -> Result<Box<dyn Transport>, Outcome>,
+    pub(super) ledger: Arc<Ledger>,
+    pub(super) recorder: Recorder,
+    pub(super) stop: watch::Receiver<Option<Stop>>,
+}
+
+/// What one try of a task came to.
+struct Tried {
+    outcome: Outcome,
+    found: BTreeMap<Series, Vec<Finite>>,
+    seconds: Finite,
+}
+
+impl Executor {
+    /// Takes all tasks of the lane to their end, or until the run stops.
+    pub(super) async fn lane(mut self, tasks: Vec<Task>, finished: BTreeMap<TaskId, Outcome>) {
+        let mut links: BTreeMap<String, Link> = BTreeMap::new();
+        for task in tasks.iter().filter(|t| !finished.contains_key(&t.planned.id)) {
+            let needs = {
+                let (platform, stages) = (task.planned.platform.clone(), task.needs.clone());
+                let met = self.ledger.wait_until(|ledger| match ledger.needs(&platform, &stages) {
+                    Needs::Open => None,
+                    Needs::Met => Some(Ok(())),
+                    Needs::Failed(why) => Some(Err(why)),
+                });
+                tokio::select! {
+                    met = met => met,
+                    () = stopped(self.stop.clone()) => break,
+                }
+            };
+            if self.stop.borrow().is_some() {
+                break;
+            }
+            if let Err(why) = needs {
+                let outcome =
+                    Outcome::new(OutcomeKind::Skipped, Cause::NeedFailed, format!("it needs {why}"));
+                self.end(task, 0, outcome, false, Finite::default(), Vec::new(), Vec::new()).await;
+                continue;
+            }
+            self.task(task, &mut links).await;
+        }
+        for link in links.into_values() {
+            link.close().await;
+        }
+    }
+
+    /// Takes one task to its end, with the tries that the plan allows.
+    async fn task(&mut self, task: &Task, links: &mut BTreeMap<String, Link>) {
+        for attempt in 1.. {
+            let id = task.planned.id.clone();
+            if !self.recorder.edge(Body::TaskStarted { task: id, attempt }).await {
+                return;
+            }
+            let tried = self.attempt(task, attempt, links).await;
+            let again = attempt <= task.retries
+                && self.stop.borrow().is_none()
+                && matches!(tried.outcome.kind, OutcomeKind::Failed | OutcomeKind::Lost)
+                && helps_to_retry(tried.outcome.cause);
+            let (expectations, found) = match tried.outcome.kind {
+                OutcomeKind::Ok => (expectations(task, &tried.found), earlier(task, &tried.found)),
+                _ => (unmeasured(task), Vec::new()),
+            };
+            let expectations = if again { Vec::new() } else { expectations };
+            self.end(task, attempt, tried.outcome, again, tried.seconds, expectations, found).await;
+            if !again {
+                return;
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the fields of one line of the journal")]
+    async fn end(
+        &self,
+        task: &Task,
+        attempt: u32,
+        outcome: Outcome,
+        retried: bool,
+        seconds: Finite,
+        expectations: Vec<Expectation>,
+        found: Vec<Earlier>,
+    ) {
+        let log = (attempt > 0).then(|| format!("logs/{}", task_dir(&task.planned).display()));
+        let outcome = Outcome { reason: mask(&outcome.reason, &self.secrets), ..outcome };
+        let body = Body::TaskEnded {
+            task: task.planned.id.clone(),
+            attempt,
+            outcome: outcome.clone(),
+            retried,
+            seconds,
+            expectations,
+            log,
+        };
+        // Others may only build on this once it cannot be lost.
+        if self.recorder.edge(body).await && !retried {
+            self.ledger.ended(&task.planned, &outcome, found);
+        }
+    }
+
+    /// One try.
+    async fn attempt(&mut self, task: &Task, attempt: u32, links: &mut BTreeMap<String, Link>) -> Tried {
+        let begun = Instant::now();
+        let (tell, told) = mpsc::unbounded_channel();
+        let mut book = Book::new(task, self.recorder.clone(), self.secrets.clone());
+        let outcome = {
+            let work = self.work(task, attempt, links, tell);
+            tokio::pin!(work);
+            let mut told = told;
+            let mut flush = tokio::time::interval(FLUSH_EVERY);
+            let outcome = loop {
+                tokio::select! {
+                    outcome = &mut work => break outcome,
+                    Some(tell) = told.recv() => book.take(tell).await,
+                    _ = flush.tick() => book.flush(false).await,
+                }
+            };
+            while let Ok(tell) = told.try_recv() {
+                book.take(tell).await;
+            }
+            outcome
+        };
+        book.flush(true).await;
+        let outcome = outcome.err().unwrap_or_else(Outcome::ok);
+        let seconds = Finite::new(begun.elapsed().as_secs_f64()).unwrap_or_default();
+        Tried { outcome, found: book.all, seconds }
+    }
+
+    /// The link to the task's host, opened if need be; then the work, its limit, and the clean-up.
+    async fn work(
+        &self,
+        task: &Task,
+        attempt: u32,
+        links: &mut BTreeMap<String, Link>,
+        tell: mpsc::UnboundedSender<Tell>,
+    ) -> Result<(), Outcome> {
+        let place = &task.place.name;
+        if !links.contains_key(place) {
+            let transport = (self.transport)(&task.place)?;
+            let terms = Terms {
+                run: self.run.clone(),
+                place: place.replace('/', "-"),
+                lease: self.lease,
+                grace: GRACE,
+                cpus: task.place.cpus,
+                workdir: task.place.workdir.clone(),
+            };
+            let link = tokio::select! {
+                link = Link::open(transport.as_ref(), terms) => link?,
+                stop = self.stopped() => return Err(stop.outcome()),
+            };
+            if link.reaped > 0 {
+                let text = format!(
+                    "{} processes of an earlier agent of this run were still there and were ended",
+                    link.reaped
+                );
+                let _ = tell.send(Tell::Note(true, text));
+            }
+            links.insert(place.clone(), link);
+        }
+        let Some(link) = links.get_mut(place) else {
+            return Err(Outcome::new(OutcomeKind::Failed, Cause::Internal, "no link"));
+        };
+        let logs = Logs::new(&self.dir, &task.planned, attempt, tell.clone(), &self.secrets);
+        let earlier = self.ledger.earlier(&task.planned);
+        let limit = task.timeout.std();
+        let done = tokio::select! {
+            done = timeout(limit, drive(self.quick, task, &earlier, link, Box::new(logs), tell.clone())) => done,
+            stop = self.stopped() => Ok(Err(stop.outcome())),
+        };
+        let outcome = done.unwrap_or_else(|_| Err(timed_out(task, link.host.heard.elapsed())));
+        let cleaned = timeout(CLEAN_UP, link.host.finish()).await;
+        for line in link.take_noise() {
+            let _ = tell.send(Tell::Note(false, format!("beside the agent's messages: {line}")));
+        }
+        match cleaned {
+            Ok(Ok((_, stuck))) if !stuck.is_empty() => {
+                let text = format!("processes {stuck:?} could not be ended: the kernel does not let them go");
+                let _ = tell.send(Tell::Note(true, text));
+            }
+            Ok(Ok(_)) => {}
+            Ok(Err(lost)) => {
+                links.remove(place);
+                return outcome.and(Err(lost));
+            }
+            Err(_) => {
+                let text =
+                    "the agent did not clean up in time and was given up; it ends by itself".to_owned();
+                let _ = tell.send(Tell::Note(true, text));
+                links.remove(place);
+            }
+        }
+        outcome
+    }
+
+    async fn stopped(&self) -> Stop {
+        let mut stop = self.stop.clone();
+        loop {
+            if let Some(why) = stop.borrow_and_update().clone() {
+                return why;
+            }
+            if stop.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// Begins the task, samples the host beside it, and lets the stage do its work.
+async fn drive(
+    quick: bool,
+    task: &Task,
+    earlier: &[Earlier],
+    link: &mut Link,
+    logs: Box<Logs>,
+    tell: mpsc::UnboundedSender<Tell>,
+) -> Result<(), Outcome> {
+    let host = &mut link.host;
+    host.begin(&task.planned.id.0, logs).await?;
+    // As many samples as it gets to take: it is ended with the task.
+    let spec = serde_json::json!({ "samples": u64::MAX, "interval_seconds": if quick { 0.25 } else { 1.0 } });
+    host.start(Program::probe(TELEMETRY, "telemetry", &spec)).await?;
+    let mut drive = Drive {
+        site: &task.site,
+        host,
+        workload: task.workload.as_ref().map(|(name, workload)| (name.as_str(), workload)),
+        stage: &task.planned.stage,
+        labels: &task.planned.labels,
+        repeat: task.planned.repeat,
+        quick,
+        earlier,
+        tell,
+    };
+    task.spec.drive(&mut drive).await
+}
+
+fn timed_out(task: &Task, silent: Duration) -> Outcome {
+    let limit = task.timeout;
+    let hung = silent.as_secs_f64() > (limit.seconds / 2.0).max(60.0);
+    let (cause, what) = if hung {
+        (Cause::Hung, format!("; nothing was heard for the last {} s", silent.as_secs()))
+    } else {
+        (Cause::TimeLimit, String::new())
+    };
+    Outcome::new(OutcomeKind::TimedOut, cause, format!("it was not done within {limit}{what}"))
+}
+
+/// Waits until the run stops.
+async fn stopped(mut stop: watch::Receiver<Option<Stop>>) {
+    let _ = stop.wait_for(Option::is_some).await;
+}
+
+/// Whether another try may go better. A benchmark that gave a bad number is not repeated until it gives a good one.
+fn helps_to_retry(cause: Cause) -> bool {
+    use Cause::{CommandFailed, ContactLost, KilledBySignal, Rebooted, Unreachable};
+    matches!(cause, CommandFailed | KilledBySignal | ContactLost | Unreachable | Rebooted)
+}
+
+/// What a task tells, on its way to the journal: numbers in batches, notes bounded, secrets masked.
+struct Book {
+    task: TaskId,
+    labels: Labels,
+    recorder: Recorder,
+    secrets: Vec<String>,
+    waiting: BTreeMap<Series, Vec<Finite>>,
+    all: BTreeMap<Series, Vec<Finite>>,
+    notes: usize,
+}
+
+impl Book {
+    fn new(task: &Task, recorder: Recorder, secrets: Vec<String>) -> Self {
+        let (labels, waiting, all) = (task.labels.clone(), BTreeMap::new(), BTreeMap::new());
+        Self { task: task.planned.id.clone(), labels, recorder, secrets, waiting, all, notes: 0 }
+    }
+
+    async fn take(&mut self, tell: Tell) {
+        let task = self.task.clone();
+        match tell {
+            Tell::Found(Found { name, labels, unit, better, values }) => {
+                let series = Series { name, labels: series_labels(&self.labels, labels), unit, better };
+                // What the host's sampler says is nobody's expectation; a long run would keep it all in memory.
+                if !series.name.starts_with("host_") {
+                    self.all.entry(series.clone()).or_default().extend(&values);
+                }
+                let waiting = self.waiting.entry(series).or_default();
+                waiting.extend(values);
+                if waiting.len() >= BATCH {
+                    self.flush(false).await;
+                }
+            }
+            Tell::Fact(name, value) => {
+                let value = match value {
+                    serde_json::Value::String(text) => mask(&text, &self.secrets).into(),
+                    other => other,
+                };
+                self.recorder.record(Body::Fact { task, name, value }).await;
+            }
+            Tell::Check(check) => self.recorder.record(Body::Check { task, check }).await,
+            Tell::Note(loud, text) => {
+                self.notes += 1;
+                if self.notes > MOST_NOTES {
+                    return;
+                }
+                let level = if loud { Level::Warning } else { Level::Info };
+                let text = mask(&text, &self.secrets);
+                self.recorder.record(Body::Note { task: Some(task), level, text }).await;
+            }
+            Tell::Progress(done, of, rate) => {
+                let _ = self.recorder.0.send(Message::Progress(task, done, of, rate)).await;
+            }
+        }
+    }
+
+    async fn flush(&mut self, end: bool) {
+        for (series, values) in std::mem::take(&mut self.waiting) {
+            let task = self.task.clone();
+            self.recorder.record(Body::Samples { task, series, values }).await;
+        }
+        if end && self.notes > MOST_NOTES {
+            let text = format!("{} more notes were left out", self.notes - MOST_NOTES);
+            let (task, level) = (Some(self.task.clone()), Level::Warning);
+            self.recorder.record(Body::Note { task, level, text }).await;
+        }
+    }
+}
+
+/// The result of one expectation over all series that it selects: the median of each must hold.
+fn expectation(path: &MetricPath, bound: &Bound, found: &BTreeMap<Series, Vec<Finite>>) -> Expectation {
+    let (mut value, mut met) = (None, None);
+    for (series, values) in found.iter().filter(|(s, _)| s.name == path.name && path.labels.within(&s.labels))
+    {
+        let numbers: Vec<f64> = values.iter().map(|v| v.get()).collect();
+        let (Some(summary), Ok((comparison, limit))) = (Summary::of(&numbers), bound.limit_in(&series.unit))
+        else {
+            continue;
+        };
+        let holds = comparison.holds(summary.median.get(), limit);
+        // The first that fails is the one to show.
+        if met != Some(false) {
+            met = Some(holds);
+            let shown = match bound {
+                Bound::Number { unit: Some(unit), .. } => series.unit.convert(summary.median.get(), unit),
+                _ => Some(summary.median.get()),
+            };
+            value = shown.and_then(|v| Finite::new(v).ok());
+        }
+    }
+    Expectation { metric: path.to_string(), bound: bound.to_string(), value, met }
+}
+
+fn expectations(task: &Task, found: &BTreeMap<Series, Vec<Finite>>) -> Vec<Expectation> {
+    let meant = |path: &&(MetricPath, Bound)| applies(task, &path.0);
+    task.expect.iter().filter(meant).map(|(path, bound)| expectation(path, bound, found)).collect()
+}
+
+/// An expectation with `gpus=8` is not about the variant `gpus=4`.
+fn applies(task: &Task, path: &MetricPath) -> bool {
+    path.labels.0.iter().all(|(k, v)| task.planned.labels.0.get(k).is_none_or(|own| own == v))
+}
+
+/// Expectations of a task that measured nothing: not met, and not failed either.
+fn unmeasured(task: &Task) -> Vec<Expectation> {
+    expectations(task, &BTreeMap::new())
+}
+
+/// What later variants of the stage may compare themselves with.
+fn earlier(task: &Task, found: &BTreeMap<Series, Vec<Finite>>) -> Vec<Earlier> {
+    let last = |(series, values): (&Series, &Vec<Finite>)| {
+        let (labels, name) = (task.planned.labels.clone(), series.name.clone());
+        values.last().map(|value| Earlier { labels, name, value: value.get() })
+    };
+    found.iter().filter_map(last).collect()
+}

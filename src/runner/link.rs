@@ -1,0 +1,180 @@
+//! An open link to an agent: messages down, messages up, over whatever pipe the transport gave.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader},
+    sync::mpsc,
+    time::timeout,
+};
+
+use crate::{
+    outcome::{Cause, Outcome, OutcomeKind},
+    stage::host::{Host, printable},
+    transport::{BoxFuture, Pipe, Transport},
+    wire::{Down, PROTOCOL, Up, prefix},
+};
+
+/// Messages that may wait in either direction.
+const WAITING: usize = 64;
+
+/// How long a host may take to say hello.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long an agent may take to clean up after `bye`.
+const FAREWELL: Duration = Duration::from_secs(15);
+
+/// The longest line from an agent: a chunk in which every byte needs six.
+const LONGEST: u64 = 8 << 20;
+
+/// Lines of noise that are kept.
+const KEPT_NOISE: usize = 20;
+
+/// How the agent is to behave.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    pub(super) run: String,
+    pub(super) place: String,
+    pub(super) lease: Duration,
+    pub(super) grace: Duration,
+    pub(super) cpus: Option<u32>,
+    pub(super) workdir: Option<String>,
+}
+
+/// A link with its host.
+pub(super) struct Link {
+    pub(super) host: Host,
+    /// What the agent said of itself.
+    pub(super) reaped: u32,
+    noise: Arc<Mutex<Vec<String>>>,
+    down: mpsc::Sender<Down>,
+    gone: BoxFuture<()>,
+}
+
+impl Link {
+    /// Opens a link: starts an agent and waits for its hello.
+    pub(super) async fn open(transport: &dyn Transport, terms: Terms) -> Result<Self, Outcome> {
+        let lost = |reason: String| Outcome::new(OutcomeKind::Lost, Cause::Unreachable, reason);
+        let pipe = transport.connect().await.map_err(|e| lost(format!("cannot {e}: {}", e.source)))?;
+        let mark = random_word();
+        let Pipe { down: mut to, up: from, aside, gone } = pipe;
+        let noise = Arc::new(Mutex::new(Vec::new()));
+        let (down, mut downs) = mpsc::channel::<Down>(WAITING);
+        let (ups, mut up) = mpsc::channel::<Up>(WAITING);
+        let renew = (terms.lease / 3).max(Duration::from_millis(100));
+        tokio::spawn(async move {
+            let mut due = tokio::time::interval(renew);
+            loop {
+                let message = tokio::select! {
+                    message = downs.recv() => match message { Some(message) => message, None => break },
+                    _ = due.tick() => Down::Renew,
+                };
+                let Ok(mut line) = serde_json::to_string(&message) else { continue };
+                line.push('\n');
+                if to.write_all(line.as_bytes()).await.is_err() || to.flush().await.is_err() {
+                    break;
+                }
+            }
+        });
+        tokio::spawn(listen(from, prefix(&mark), ups, noise.clone()));
+        tokio::spawn(overhear(aside, noise.clone()));
+        let Terms { run, place, lease, grace, cpus, workdir } = terms;
+        let (lease, grace) = (lease.as_secs_f64(), grace.as_secs_f64());
+        let hello = Down::Hello { protocol: PROTOCOL, mark, run, place, lease, grace, cpus, workdir };
+        let _ = down.send(hello).await;
+        let said =
+            || noise.lock().unwrap_or_else(PoisonError::into_inner).last().cloned().unwrap_or_default();
+        match timeout(PATIENCE, up.recv()).await {
+            Ok(Some(Up::Hello { protocol: PROTOCOL, cpus, reaped, .. })) => {
+                let host = Host::new(down.clone(), up, cpus.max(1));
+                Ok(Self { host, reaped, noise, down, gone })
+            }
+            Ok(Some(Up::Trouble { text, disk: true, .. })) => {
+                Err(Outcome::new(OutcomeKind::Failed, Cause::Disk, text))
+            }
+            Ok(Some(other)) => Err(lost(format!("the agent did not say hello but {other:?}"))),
+            Ok(None) => Err(lost(format!("the agent ended at once: {}", said()))),
+            Err(_) => Err(lost(format!("no hello within {} s: {}", PATIENCE.as_secs(), said()))),
+        }
+    }
+
+    /// What was heard beside the messages so far.
+    pub(super) fn take_noise(&self) -> Vec<String> {
+        std::mem::take(&mut *self.noise.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Says goodbye and waits until the agent has cleaned up.
+    pub(super) async fn close(self) {
+        let Self { host, down, gone, .. } = self;
+        let _ = down.send(Down::Bye).await;
+        drop((host, down));
+        let _ = timeout(FAREWELL, gone).await;
+    }
+}
+
+/// Reads messages; what is none is noise.
+async fn listen(
+    from: Box<dyn tokio::io::AsyncRead + Send + Unpin>,
+    prefix: String,
+    ups: mpsc::Sender<Up>,
+    noise: Arc<Mutex<Vec<String>>>,
+) {
+    let mut from = BufReader::with_capacity(128 << 10, from);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut from).take(LONGEST).read_until(b'\n', &mut line).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {}
+        }
+        // Noise without a line end may stand right before a message.
+        let start = line.windows(prefix.len()).position(|w| w == prefix.as_bytes());
+        let (before, message) = match start {
+            Some(start) => (&line[..start], Some(&line[start + prefix.len()..])),
+            None => (&line[..], None),
+        };
+        keep(&noise, before);
+        let Some(message) = message else { continue };
+        match serde_json::from_slice(message) {
+            Ok(up) => {
+                if ups.send(up).await.is_err() {
+                    return;
+                }
+            }
+            Err(e) => keep(&noise, format!("a message that cannot be read: {e}").as_bytes()),
+        }
+    }
+}
+
+async fn overhear(from: Box<dyn tokio::io::AsyncRead + Send + Unpin>, noise: Arc<Mutex<Vec<String>>>) {
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while let Ok(1..) = (&mut from).take(4096).read_until(b'\n', &mut line).await {
+        keep(&noise, &line);
+        line.clear();
+    }
+}
+
+fn keep(noise: &Mutex<Vec<String>>, bytes: &[u8]) {
+    let text = printable(&String::from_utf8_lossy(bytes));
+    let mut kept = noise.lock().unwrap_or_else(PoisonError::into_inner);
+    if !text.is_empty() && kept.len() < KEPT_NOISE {
+        kept.push(text);
+    }
+}
+
+/// A word that nothing else prints: from the kernel's generator, else from the clock and the process.
+pub(super) fn random_word() -> String {
+    let mut bytes = [0_u8; 16];
+    let read =
+        std::fs::File::open("/dev/urandom").and_then(|mut f| std::io::Read::read_exact(&mut f, &mut bytes));
+    if read.is_err() {
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
+        bytes = (now ^ (u128::from(std::process::id()) << 64)).to_le_bytes();
+    }
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}

@@ -1,0 +1,393 @@
+//! The host as a stage sees it: start programs, hear what they say, move files. One task at a time.
+//!
+//! Above the wire and below every stage. It neither knows how bytes travel nor what a program measures.
+
+use std::{collections::BTreeMap, path::Path};
+
+use tokio::sync::mpsc;
+
+use crate::{
+    outcome::{Cause, Outcome, OutcomeKind},
+    readers::Lines,
+    wire::{Blob, CHUNK, Down, Program, Spawn, Status, Stream, Up},
+};
+
+/// Where the raw output of a task goes.
+pub trait Tap: Send {
+    /// Takes the next bytes of one stream of the program that plays `role`.
+    fn output(&mut self, role: &str, stream: Stream, bytes: &[u8]);
+    /// Takes the next bytes of a fetched file.
+    fn artifact(&mut self, path: &str, bytes: &[u8], last: bool);
+    /// Takes a line that a program beside said, if it is meant for the tap; else the stage may ask for it.
+    fn takes(&mut self, role: &str, line: &str) -> bool;
+}
+
+/// What a program is to its task; names its log.
+pub type Role = &'static str;
+
+/// The role of the sampler that runs beside every task.
+pub const TELEMETRY: Role = "telemetry";
+
+/// A host that tasks run on, one after the other.
+pub struct Host {
+    down: mpsc::Sender<Down>,
+    up: mpsc::Receiver<Up>,
+    tap: Option<Box<dyn Tap>>,
+    /// The task's folder on the host.
+    pub folder: String,
+    /// Logical CPUs that tasks may use there.
+    pub cpus: u32,
+    /// When anything was last heard from it.
+    pub heard: std::time::Instant,
+    next: u32,
+    /// Programs that were started and have not ended.
+    running: BTreeMap<u32, (Role, Lines)>,
+    /// Lines of programs beside the main one, until somebody asks.
+    beside: Vec<(Role, String)>,
+    /// Programs beside the main one that ended before anybody asked.
+    ended: Vec<(Role, Status)>,
+}
+
+/// What a program that was waited for said and how it ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ended {
+    /// How.
+    pub status: Status,
+    /// Seconds by the host's monotonic clock.
+    pub seconds: f64,
+    /// The last lines of its standard error.
+    pub last_words: Vec<String>,
+}
+
+/// A program to run.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// What it is to the task.
+    pub role: Role,
+    /// What to start.
+    pub program: Program,
+    /// Its environment.
+    pub env: BTreeMap<String, String>,
+    /// Its folder; `None`: the task's own.
+    pub dir: Option<String>,
+    /// Its input.
+    pub stdin: Option<String>,
+    /// What undoes it.
+    pub undo: Option<Vec<String>>,
+}
+
+impl Run {
+    /// A program with nothing special about it.
+    pub fn new(role: Role, program: Program) -> Self {
+        Self { role, program, env: BTreeMap::new(), dir: None, stdin: None, undo: None }
+    }
+
+    /// A probe with its options.
+    pub fn probe(role: Role, kind: &str, spec: &serde_json::Value) -> Self {
+        Self { stdin: Some(spec.to_string()), ..Self::new(role, Program::Probe(kind.to_owned())) }
+    }
+}
+
+/// A line of a program, with the host's monotonic time at which it was read.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Line<'a> {
+    /// Which stream.
+    pub stream: Stream,
+    /// Seconds, only to be compared with others of the same host.
+    pub at: f64,
+    /// The text.
+    pub text: &'a str,
+}
+
+/// How many lines of standard error are kept to explain a failure.
+const LAST_WORDS: usize = 8;
+
+/// Lines of programs beside the main one that are kept at most.
+const MOST_BESIDE: usize = 100_000;
+
+impl Host {
+    /// A host over an open link to its agent.
+    pub fn new(down: mpsc::Sender<Down>, up: mpsc::Receiver<Up>, cpus: u32) -> Self {
+        let heard = std::time::Instant::now();
+        let (running, beside, ended) = (BTreeMap::new(), Vec::new(), Vec::new());
+        Self { down, up, tap: None, folder: String::new(), cpus, heard, next: 0, running, beside, ended }
+    }
+
+    /// Begins a task: the agent makes its folder, raw output goes to `tap`.
+    ///
+    /// # Errors
+    /// When contact is lost or the folder cannot be made.
+    pub async fn begin(&mut self, task: &str, tap: Box<dyn Tap>) -> Result<(), Outcome> {
+        self.tap = Some(tap);
+        self.running.clear();
+        self.beside.clear();
+        self.ended.clear();
+        self.tell(Down::Begin { task: task.to_owned() }).await?;
+        loop {
+            match self.hear().await? {
+                Up::Begun { folder } => {
+                    self.folder = folder;
+                    return Ok(());
+                }
+                other => self.beside(other)?,
+            }
+        }
+    }
+
+    /// Ends the task: the agent ends all that it started and removes its folder. Returns how many processes had to be
+    /// ended, and which could not be.
+    ///
+    /// # Errors
+    /// When contact is lost.
+    pub async fn finish(&mut self) -> Result<(u32, Vec<u32>), Outcome> {
+        self.tell(Down::Finish).await?;
+        loop {
+            match self.hear().await? {
+                Up::Finished { ended, stuck } => {
+                    self.tap = None;
+                    return Ok((ended, stuck));
+                }
+                // What goes wrong now does not change how the task ended.
+                other => drop(self.beside(other)),
+            }
+        }
+    }
+
+    async fn tell(&mut self, down: Down) -> Result<(), Outcome> {
+        self.down.send(down).await.map_err(|_| contact_lost())
+    }
+
+    async fn hear(&mut self) -> Result<Up, Outcome> {
+        let up = self.up.recv().await.ok_or_else(contact_lost)?;
+        self.heard = std::time::Instant::now();
+        Ok(up)
+    }
+
+    fn log(&mut self, role: Role, stream: Stream, bytes: &[u8]) {
+        if let Some(tap) = &mut self.tap {
+            tap.output(role, stream, bytes);
+        }
+    }
+
+    /// Starts a program beside; its output goes to the log and to [`Self::said_by`].
+    ///
+    /// # Errors
+    /// When contact is lost.
+    pub async fn start(&mut self, run: Run) -> Result<u32, Outcome> {
+        let id = self.next;
+        self.next += 1;
+        self.running.insert(id, (run.role, Lines::default()));
+        let Run { program, env, dir, stdin, undo, .. } = run;
+        self.tell(Down::Spawn(Box::new(Spawn { id, program, env, dir, stdin, undo }))).await?;
+        Ok(id)
+    }
+
+    /// Ends a program that was started beside, and waits for its end.
+    ///
+    /// # Errors
+    /// When contact is lost.
+    pub async fn stop(&mut self, id: u32) -> Result<(), Outcome> {
+        if self.running.contains_key(&id) {
+            self.tell(Down::Kill { id }).await?;
+        }
+        while self.running.contains_key(&id) {
+            let up = self.hear().await?;
+            self.beside(up)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a program to its end, handing on each line as it comes.
+    ///
+    /// # Errors
+    /// When contact is lost or the agent cannot do it; a program that fails is no error here.
+    pub async fn run(&mut self, run: Run, mut each: impl FnMut(Line<'_>) + Send) -> Result<Ended, Outcome> {
+        let role = run.role;
+        let own = self.start(run).await?;
+        let mut errors = Lines::default();
+        let mut last_words = std::collections::VecDeque::new();
+        let mut latest = 0.0;
+        loop {
+            match self.hear().await? {
+                Up::Output { id, stream, at, data } if id == own => {
+                    latest = at;
+                    self.log(role, stream, &data.0);
+                    match stream {
+                        Stream::Out => {
+                            if let Some((_, lines)) = self.running.get_mut(&own) {
+                                lines.take(&data.0, |text| each(Line { stream, at, text }));
+                            }
+                        }
+                        Stream::Err => errors.take(&data.0, |text| {
+                            if last_words.len() == LAST_WORDS {
+                                last_words.pop_front();
+                            }
+                            last_words.push_back(text.to_owned());
+                            each(Line { stream, at, text });
+                        }),
+                    }
+                }
+                Up::End { id, status, seconds } if id == own => {
+                    if let Some((_, mut lines)) = self.running.remove(&own) {
+                        lines.end(|text| each(Line { stream: Stream::Out, at: latest, text }));
+                    }
+                    errors.end(|text| last_words.push_back(text.to_owned()));
+                    return Ok(Ended { status, seconds, last_words: last_words.into() });
+                }
+                other => self.beside(other)?,
+            }
+        }
+    }
+
+    /// A message that is not about the program that is waited for.
+    fn beside(&mut self, up: Up) -> Result<(), Outcome> {
+        match up {
+            Up::Output { id, stream, data, .. } => {
+                let role = self.running.get(&id).map(|(role, _)| *role);
+                if let Some(role) = role {
+                    self.log(role, stream, &data.0);
+                }
+                if let Some((role, lines)) = self.running.get_mut(&id) {
+                    if stream == Stream::Out {
+                        let (beside, tap) = (&mut self.beside, &mut self.tap);
+                        lines.take(&data.0, |text| {
+                            let taken = tap.as_mut().is_some_and(|tap| tap.takes(role, text));
+                            if !taken && beside.len() < MOST_BESIDE {
+                                beside.push((*role, text.to_owned()));
+                            }
+                        });
+                    }
+                }
+                Ok(())
+            }
+            Up::End { id, status, .. } => {
+                if let Some((role, _)) = self.running.remove(&id) {
+                    self.ended.push((role, status));
+                }
+                Ok(())
+            }
+            Up::Trouble { disk, text, .. } => {
+                let cause = if disk { Cause::Disk } else { Cause::Internal };
+                Err(Outcome::new(OutcomeKind::Failed, cause, text))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What the programs of a role beside have said on standard output since the last call, line by line.
+    pub fn said_by(&mut self, role: Role) -> Vec<String> {
+        self.beside.extract_if(.., |(r, _)| *r == role).map(|(_, line)| line).collect()
+    }
+
+    /// How a program beside ended, if it did.
+    pub fn ended_beside(&self, role: Role) -> Option<&Status> {
+        self.ended.iter().find(|(r, _)| *r == role).map(|(_, status)| status)
+    }
+
+    /// Copies a local file into the task's folder.
+    ///
+    /// # Errors
+    /// When the file cannot be read, the host cannot store it, or contact is lost.
+    pub async fn put(&mut self, file: &Path, name: &str) -> Result<(), Outcome> {
+        use std::os::unix::fs::PermissionsExt as _;
+        use tokio::io::AsyncReadExt as _;
+        let no_file = |e: std::io::Error| {
+            Outcome::new(OutcomeKind::Failed, Cause::NotThere, format!("cannot read {}: {e}", file.display()))
+        };
+        let mut from = tokio::fs::File::open(file).await.map_err(no_file)?;
+        let mode = from.metadata().await.map_err(no_file)?.permissions().mode();
+        loop {
+            let mut data = Vec::with_capacity(CHUNK);
+            (&mut from).take(CHUNK as u64).read_to_end(&mut data).await.map_err(no_file)?;
+            let last = data.len() < CHUNK;
+            let (path, data, executable) = (name.to_owned(), Blob(data), mode & 0o111 != 0);
+            self.tell(Down::Put { path, data, executable, last }).await?;
+            if last {
+                break;
+            }
+        }
+        loop {
+            match self.hear().await? {
+                Up::Stored { path } if path == name => return Ok(()),
+                other => self.beside(other)?,
+            }
+        }
+    }
+
+    /// Fetches a file, or all files below a folder, as artifacts. Returns what was left out and why.
+    ///
+    /// # Errors
+    /// When contact is lost.
+    pub async fn get(&mut self, path: &str, dir: Option<String>, limit: u64) -> Result<Vec<String>, Outcome> {
+        self.tell(Down::Get { path: path.to_owned(), dir, limit }).await?;
+        loop {
+            match self.hear().await? {
+                Up::File { path, data, last } => {
+                    if let Some(tap) = &mut self.tap {
+                        tap.artifact(&path, &data.0, last);
+                    }
+                }
+                Up::Sent { left_out } => return Ok(left_out),
+                other => self.beside(other)?,
+            }
+        }
+    }
+}
+
+/// The outcome of a task whose agent is gone.
+fn contact_lost() -> Outcome {
+    Outcome::new(OutcomeKind::Lost, Cause::ContactLost, "the agent on the host is gone")
+}
+
+impl Ended {
+    /// The outcome that a program's end means for its task, if it did not end well.
+    ///
+    /// `what` names the program in the reason.
+    pub fn check(&self, what: &str) -> Result<(), Outcome> {
+        let said = self.last_words.iter().rfind(|line| !line.trim().is_empty());
+        let said = said.map_or_else(String::new, |line| format!(": {}", printable(line)));
+        let (cause, how) = match &self.status {
+            Status::Exited(0) => return Ok(()),
+            Status::Exited(127) => {
+                (Cause::CommandNotFound, "ended with code 127, a shell's code for `not found`".to_owned())
+            }
+            Status::Exited(code) => (Cause::CommandFailed, format!("ended with code {code}")),
+            Status::Signalled { oom: true, .. } => {
+                (Cause::OomKilled, "was killed by the kernel for want of memory".to_owned())
+            }
+            Status::Signalled { signal, .. } => {
+                (Cause::KilledBySignal, format!("was ended by signal {signal}"))
+            }
+            Status::NotStarted { reason, missing } => {
+                let cause = if *missing { Cause::CommandNotFound } else { Cause::CommandFailed };
+                (cause, format!("could not be started: {reason}"))
+            }
+        };
+        Err(Outcome::new(OutcomeKind::Failed, cause, format!("{what} {how}{said}")))
+    }
+}
+
+/// The outcome of a probe's end; its exit codes tell more than those of other programs.
+///
+/// # Errors
+/// How the task ended, when the probe did not end well.
+pub fn check_probe(ended: &Ended, what: &str) -> Result<(), Outcome> {
+    let mut checked = ended.check(what);
+    if let (Err(outcome), Status::Exited(code)) = (&mut checked, &ended.status) {
+        let cause = match *code {
+            crate::probe::EXIT_WRONG_DATA => Cause::WrongData,
+            crate::probe::EXIT_DISK => Cause::Disk,
+            crate::probe::EXIT_NOT_THERE => Cause::NotThere,
+            _ => return checked,
+        };
+        let said = ended.last_words.iter().rfind(|l| !l.trim().is_empty()).map_or("", |l| l.as_str());
+        *outcome = Outcome::new(OutcomeKind::Failed, cause, format!("{what}: {}", printable(said)));
+    }
+    checked
+}
+
+/// Text from afar for one line of a report: no control characters, not too long.
+pub fn printable(text: &str) -> String {
+    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
+    plain.split_whitespace().collect::<Vec<_>>().join(" ")
+}

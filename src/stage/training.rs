@@ -1,0 +1,325 @@
+//! What the steps of a training run amount to: steady state, throughput, jitter, restarts. Shared by the stages that
+//! train; each declares which of the metrics it reports.
+
+use crate::{
+    measure::{
+        Labels, Metric, Unit,
+        quantity::Level,
+        steady::{self, Verdict},
+        summary::Summary,
+    },
+    outcome::{Cause, Outcome, OutcomeKind},
+    readers::{Said, Step},
+    stage::{
+        drive::{Amount, Drive, Found, Tell},
+        host::{Ended, printable},
+        launch::{self, Ask},
+    },
+};
+
+/// The steady state must last so long, in seconds, or the result is stamped `short`.
+const LONG_ENOUGH: f64 = 1800.0;
+
+/// Unreadable lines that are shown.
+const SHOWN_UNREADABLE: usize = 3;
+
+/// A step with the host's time at which it was heard of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Heard {
+    /// The step.
+    pub step: Step,
+    /// Seconds, only to be compared with others of the same task.
+    pub at: f64,
+}
+
+/// What a training program said.
+#[derive(Debug, Default)]
+pub struct Recorded {
+    /// Its steps, in the order in which they were printed.
+    pub steps: Vec<Heard>,
+    /// Whether it says that it runs on CPU cores.
+    pub on_cpu: bool,
+    /// Floating-point operations of the model per token, where the program says so.
+    pub flops_per_token: Option<f64>,
+    /// Lines that looked like data and could not be read.
+    pub unreadable: usize,
+}
+
+/// Runs the workload and records its steps. Numbers other than the declared ones become facts of the program.
+///
+/// # Errors
+/// The outcome when it cannot run here, does not end well, reports no step, or reports steps of another world.
+pub async fn record(cx: &mut Drive<'_>, ask: Ask, metrics: &[Metric]) -> Result<(Recorded, Ended), Outcome> {
+    let mut recorded = Recorded::default();
+    let total = f64::from(ask.amount.steps.max(1));
+    let queue = cx.tell.clone();
+    let mut each = |said: Said, at: f64| match said {
+        Said::Step(step) => {
+            if recorded.steps.len().is_multiple_of(16) {
+                let rate = step.tokens.or(step.samples).map(|n| n / step.seconds.max(1e-9));
+                let rate = rate.map_or_else(String::new, |r| format!("{r:.0}/s"));
+                let _ = queue.send(Tell::Progress(recorded.steps.len() as f64, total, rate));
+            }
+            recorded.steps.push(Heard { step, at });
+        }
+        Said::Number { name, value, unit, labels, .. } => {
+            recorded.on_cpu |= labels.0.get("device").is_some_and(|d| d == "cpu");
+            if name == "flops_per_token" {
+                recorded.flops_per_token = Some(value.get());
+            }
+            if let Some(metric) = metrics.iter().find(|m| m.name == name) {
+                let (unit, better) = (metric.unit.clone(), metric.better);
+                let found = Found { name, labels, unit, better, values: vec![value] };
+                let _ = queue.send(Tell::Found(found));
+            } else {
+                let unit = unit.map_or_else(String::new, |u| format!(" {u}"));
+                let fact = if unit.trim().is_empty() || unit == " 1" {
+                    serde_json::json!(value)
+                } else {
+                    format!("{value}{unit}").into()
+                };
+                let _ = queue.send(Tell::Fact(format!("program.{name}"), fact));
+            }
+        }
+        Said::Fact { name, value: Some(value), .. } => {
+            let _ = queue.send(Tell::Fact(format!("program.{name}"), value));
+        }
+        Said::Fact { .. } => {}
+        Said::Note(text) => {
+            let _ = queue.send(Tell::Note(false, printable(&text)));
+        }
+        Said::Unreadable(why) => {
+            recorded.unreadable += 1;
+            if recorded.unreadable <= SHOWN_UNREADABLE {
+                let _ = queue.send(Tell::Note(true, format!("unreadable line: {}", printable(&why))));
+            }
+        }
+    };
+    let ended = launch::run(cx, ask, &mut each).await?;
+    if recorded.steps.is_empty() {
+        let reason = "the program ended well and reported no step: it prints {\"step\": 1, \"seconds\": 0.41, \"samples\": 256} for each";
+        return Err(Outcome::new(OutcomeKind::Failed, Cause::NoStepRecorded, reason));
+    }
+    let worlds = recorded.steps.iter().filter_map(|h| h.step.world);
+    if let Some(world) = worlds.into_iter().find(|world| *world != ask.gpus) {
+        let reason = format!("the program says that {world} ranks ran, the plan asks for {}", ask.gpus);
+        return Err(Outcome::new(OutcomeKind::Implausible, Cause::WorldSize, reason));
+    }
+    Ok((recorded, ended))
+}
+
+/// What a training run came to in its steady state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pace {
+    /// Time of each steady step, in seconds.
+    pub step_times: Vec<f64>,
+    /// Steps per second.
+    pub steps_per_second: f64,
+    /// Samples per second, where the program counts them.
+    pub samples_per_second: Option<f64>,
+    /// Tokens per second, where the program counts them.
+    pub tokens_per_second: Option<f64>,
+    /// Coefficient of variation of the step time.
+    pub jitter: Option<f64>,
+    /// Slow steps far outside their neighbourhood.
+    pub stalls: usize,
+    /// Steps before the steady state.
+    pub warmup_steps: usize,
+    /// Length of the steady state in seconds.
+    pub steady_seconds: f64,
+    /// Share of step time spent waiting for data.
+    pub data_share: Option<f64>,
+    /// Share of step time spent in communication.
+    pub comm_share: Option<f64>,
+}
+
+/// Finds the steady state of recorded steps and what they came to in it.
+///
+/// # Formula
+/// A rate is the sum over steady steps of what they did, divided by the sum of their times; a share likewise.
+///
+/// # Errors
+/// The outcome when a step's time cannot be, there are fewer steps or seconds than asked, or they never settled.
+pub fn pace(recorded: &Recorded, asked: Amount, band: f64) -> Result<Pace, Outcome> {
+    let steps = &recorded.steps;
+    let seconds: Vec<f64> = steps.iter().map(|h| h.step.seconds).collect();
+    let total: f64 = seconds.iter().sum();
+    if (steps.len() as u64) < u64::from(asked.steps) || total < asked.seconds * 0.95 {
+        let (want, least) = (asked.steps, asked.seconds);
+        let reason =
+            format!("{} steps in {total:.1} s; the plan asks for {want} steps and {least} s", steps.len());
+        return Err(Outcome::new(OutcomeKind::Failed, Cause::TooShort, reason));
+    }
+    let rule = steady::Rule { band, least_seconds: LONG_ENOUGH, ..steady::Rule::default() };
+    let found = steady::detect(&seconds, &rule)
+        .map_err(|e| Outcome::new(OutcomeKind::Implausible, Cause::Impossible, e.to_string()))?;
+    let state = match &found.verdict {
+        Verdict::Steady(state) => state,
+        Verdict::NoSteadyState => {
+            let band = band * 100.0;
+            let reason = format!(
+                "the last quarter of {} steps holds segments whose mean step time differs by more than {band} %: no throughput can be given",
+                steps.len()
+            );
+            return Err(Outcome::new(OutcomeKind::Failed, Cause::NoSteadyState, reason));
+        }
+        Verdict::TooFew { need } => {
+            let reason = format!(
+                "{} steps are too few to find a steady state: {need} and those of warm-up",
+                steps.len()
+            );
+            return Err(Outcome::new(OutcomeKind::Failed, Cause::TooShort, reason));
+        }
+    };
+    let step_times = state.pick(&seconds);
+    let time = state.seconds.get();
+    // A figure that some steps lack is not known for the whole.
+    let over_steady = |of: fn(&Step) -> Option<f64>| -> Option<f64> {
+        let values: Option<Vec<f64>> = steps.iter().map(|h| of(&h.step)).collect();
+        Some(state.pick(&values?).iter().sum::<f64>() / time)
+    };
+    let summary = Summary::of(&step_times);
+    Ok(Pace {
+        steps_per_second: step_times.len() as f64 / time,
+        samples_per_second: over_steady(|s| s.samples),
+        tokens_per_second: over_steady(|s| s.tokens),
+        jitter: summary.and_then(|s| s.cv).map(Into::into),
+        stalls: found.stalls.iter().filter(|i| state.ranges.iter().any(|r| r.contains(i))).count(),
+        warmup_steps: state.ranges.first().map_or(0, |r| r.start),
+        steady_seconds: time,
+        data_share: over_steady(|s| s.data_seconds),
+        comm_share: over_steady(|s| s.comm_seconds),
+        step_times,
+    })
+}
+
+/// Restarts of a job from an earlier step, as its steps show them: how many, and how many steps were made again.
+pub fn restarts(steps: &[Heard]) -> (usize, u64) {
+    let mut count = 0;
+    let mut again = 0;
+    let mut furthest: Option<u64> = None;
+    let mut before: Option<u64> = None;
+    for heard in steps {
+        let step = heard.step.step;
+        if before.is_some_and(|b| step <= b) {
+            count += 1;
+        }
+        if furthest.is_some_and(|f| step <= f) {
+            again += 1;
+        }
+        (before, furthest) = (Some(step), furthest.max(Some(step)));
+    }
+    (count, again)
+}
+
+/// The band around the last segment's mean within which steps count as steady.
+///
+/// # Errors
+/// When it is no share.
+pub fn band(asked: Option<&Level>) -> Result<f64, Outcome> {
+    match asked.map(|level| level.value_in(&Unit::RATIO)).transpose() {
+        Ok(band) => Ok(band.unwrap_or(steady::Rule::default().band)),
+        Err(e) => Err(Outcome::new(OutcomeKind::Failed, Cause::Internal, e)),
+    }
+}
+
+/// Labels that every figure of a run carries: `device=cpu` where cores stand in for accelerators.
+pub fn device_labels(recorded: &Recorded) -> Labels {
+    if recorded.on_cpu { Labels::none().with("device", "cpu") } else { Labels::none() }
+}
+
+/// Tells the figures of a pace, each under the metric of its name if the stage declares it.
+///
+/// # Errors
+/// When one of them is no number.
+pub fn tell(cx: &mut Drive<'_>, metrics: &[Metric], labels: &Labels, pace: &Pace) -> Result<(), Outcome> {
+    let one = |v: Option<f64>| v.into_iter().collect::<Vec<_>>();
+    let figures: [(&str, Vec<f64>); 10] = [
+        ("step_time", pace.step_times.clone()),
+        ("steps_per_second", vec![pace.steps_per_second]),
+        ("samples_per_second", one(pace.samples_per_second)),
+        ("tokens_per_second", one(pace.tokens_per_second)),
+        ("jitter", one(pace.jitter)),
+        ("stalls", vec![pace.stalls as f64]),
+        ("warmup_steps", vec![pace.warmup_steps as f64]),
+        ("steady_seconds", vec![pace.steady_seconds]),
+        ("data_share", one(pace.data_share)),
+        ("comm_share", one(pace.comm_share)),
+    ];
+    for (name, values) in figures {
+        cx.figure(metrics, name, labels, &values)?;
+    }
+    if pace.steady_seconds < LONG_ENOUGH {
+        cx.note(format!("short: the steady state lasted {:.1} s, less than 30 min", pace.steady_seconds));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(step: u64, seconds: f64) -> Heard {
+        let step = Step {
+            step,
+            seconds,
+            samples: None,
+            tokens: Some(100.0),
+            world: None,
+            data_seconds: None,
+            comm_seconds: Some(seconds / 4.0),
+        };
+        Heard { step, at: 0.0 }
+    }
+
+    const ASKED: Amount = Amount { steps: 40, seconds: 0.0 };
+
+    /// 20 slow steps, then 100 of 10 ms with 100 tokens each: 10,000 tokens/s, whatever the warm-up took.
+    #[test]
+    fn warm_up_does_not_count() {
+        let mut recorded = Recorded::default();
+        recorded.steps.extend((1..=20).map(|i| step(i, 0.05)));
+        recorded.steps.extend((21..=120).map(|i| step(i, 0.01)));
+        let pace = pace(&recorded, ASKED, 0.02).unwrap();
+        assert_eq!(pace.warmup_steps, 20);
+        assert!((pace.tokens_per_second.unwrap() - 10_000.0).abs() < 1e-6, "{pace:?}");
+        assert!((pace.comm_share.unwrap() - 0.25).abs() < 1e-9);
+        assert_eq!(pace.samples_per_second, None, "what the program does not count is not known");
+        assert!((pace.steady_seconds - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn steps_that_never_settle_give_no_number() {
+        let mut recorded = Recorded::default();
+        recorded.steps.extend((1..=100).map(|i| step(i, 0.01)));
+        recorded.steps.extend((101..=120).map(|i| step(i, 0.02)));
+        recorded.steps.extend((121..=130).map(|i| step(i, 0.01)));
+        let outcome = pace(&recorded, ASKED, 0.02).unwrap_err();
+        assert_eq!(outcome.cause, Cause::NoSteadyState);
+    }
+
+    #[test]
+    fn fewer_steps_than_asked_are_too_short() {
+        let mut recorded = Recorded::default();
+        recorded.steps.extend((1..=39).map(|i| step(i, 0.01)));
+        assert_eq!(pace(&recorded, ASKED, 0.02).unwrap_err().cause, Cause::TooShort);
+        let long = Amount { steps: 10, seconds: 5.0 };
+        assert_eq!(pace(&recorded, long, 0.02).unwrap_err().cause, Cause::TooShort);
+    }
+
+    #[test]
+    fn a_step_without_time_cannot_be() {
+        let mut recorded = Recorded::default();
+        recorded.steps.extend((1..=60).map(|i| step(i, 0.0)));
+        assert_eq!(pace(&recorded, ASKED, 0.02).unwrap_err().kind, OutcomeKind::Implausible);
+    }
+
+    /// Steps 10 to 50, a restart from 40, then 50 to 80: one restart, and 50 was made again.
+    #[test]
+    fn restarts_are_told_from_progress() {
+        let steps: Vec<_> = [10, 20, 30, 40, 50, 50, 60, 70, 80].into_iter().map(|i| step(i, 1.0)).collect();
+        assert_eq!(restarts(&steps), (1, 1));
+        let steps: Vec<_> = (1..=9).map(|i| step(i, 1.0)).collect();
+        assert_eq!(restarts(&steps), (0, 0));
+    }
+}
