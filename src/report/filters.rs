@@ -2,6 +2,8 @@
 //!
 //! Not here: what the numbers mean. A filter changes the look of a value, never the value.
 
+#![allow(clippy::needless_pass_by_value, reason = "minijinja hands over its arguments by value")]
+
 use minijinja::{Environment, Error, ErrorKind, Value, value::Serde};
 use serde::Deserialize;
 

@@ -77,7 +77,7 @@ pub fn scorecard(seen: &Observations) -> Scorecard {
         rubric: rubric_card(j),
         stages: j.stages.clone(),
         bind: j.bind.clone(),
-        headline: j.headline.iter().map(|m| m.to_string()).collect(),
+        headline: j.headline.iter().map(ToString::to_string).collect(),
         platforms,
         scenarios,
         ranking,

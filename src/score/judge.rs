@@ -101,7 +101,7 @@ fn criterion(
     };
     if of.is_nan() || of <= 0.0 {
         card.points = Range { low: 0.0, high: weight };
-        card.why = "it has no part that could give points".to_owned();
+        "it has no part that could give points".clone_into(&mut card.why);
         return (card, gates);
     }
     let scale = weight / of;

@@ -408,7 +408,8 @@ fn metric(
     };
     let (Some(a), Some(b)) = (old, new) else {
         delta.call = if new.is_some() { Call::Appeared } else { Call::Gone };
-        delta.why = if new.is_some() { "not measured before" } else { "not measured now" }.to_owned();
+        let why = if new.is_some() { "not measured before" } else { "not measured now" };
+        delta.why = why.to_owned();
         return (delta, None);
     };
     let options = |stages: &[StageRef]| {
