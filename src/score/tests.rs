@@ -224,6 +224,15 @@ fn a_gate_names_metric_value_and_bound() {
     assert_eq!(cloud.verdict.reasons, ["gate: scaling.speedup{gpus=8} is 3.861x, it must be >= 5 x"]);
     let row = card.ranking.iter().find(|r| r.platform == "cloud").unwrap();
     assert_eq!(row.places, None);
+    // A hair under the bound is not shown as if it held.
+    let mut hair = seen.clone();
+    for task in hair.tasks.iter_mut().filter(|t| t.planned.platform == "cloud") {
+        for (_, values) in task.series.iter_mut().filter(|(s, _)| s.name == "speedup") {
+            values[0] = 4.999_999;
+        }
+    }
+    let gate = of(&super::scorecard(&hair), "cloud").gates[0].reason.clone();
+    assert_eq!(gate, "gate: scaling.speedup{gpus=8} is 4.999999x, it must be >= 5 x");
     // Without any evidence no gate fires.
     for task in &mut seen.tasks {
         task.series.clear();

@@ -158,7 +158,10 @@ pub fn decide(pair: &Pair, better: Better, band: f64, corrected: Option<f64>) ->
     let percent = format!("{} %", figure::digits(band * 100.0, 3));
     let p =
         corrected.map_or_else(String::new, |p| format!(", p = {} after correction", figure::digits(p, 2)));
-    let runs = format!("{} and {} runs{p}", old.runs, new.runs);
+    let runs = match &pair.change {
+        Some(_) => format!("{} and {} runs{p}", old.runs, new.runs),
+        None => "ranges".to_owned(),
+    };
     let stands = corrected.and_then(|p| pair.change.as_ref()?.stands(p));
     let (call, why) = match (stands, direction) {
         (Some(true), Some(Direction::Better)) => (Call::Better, runs),

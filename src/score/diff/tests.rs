@@ -50,6 +50,12 @@ fn a_slowdown_is_a_likely_regression() {
         "{}",
         d.headline
     );
+    let steps = metric(&d, "cloud", "gpt-cpu.step_time");
+    assert_eq!(
+        (steps.call, steps.direction),
+        (Call::Likely, Some(Direction::Worse)),
+        "longer steps are worse"
+    );
     assert_eq!(metric(&d, "cloud", "soak.observed_seconds").direction, None);
 }
 
