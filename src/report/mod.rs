@@ -1,4 +1,4 @@
-//! Scorecards and comparisons as people and tools read them: Markdown, HTML, CSV, JUnit, through templates.
+//! Scorecards and comparisons as people and tools read them: Markdown, HTML, CSV, `JUnit`, through templates.
 //!
 //! Not here: how a number was made. A report formats; it never computes.
 //!
