@@ -24,11 +24,3 @@ pub use schema::{rubric_schema, schema};
 
 #[cfg(test)]
 mod tests;
-/// Until the schema lands.
-pub fn schema() -> serde_json::Value {
-    serde_json::Value::Null
-}
-/// Until the schema lands.
-pub fn rubric_schema() -> serde_json::Value {
-    serde_json::Value::Null
-}
