@@ -197,9 +197,9 @@ fn excerpt(line: &str, pos: Pos) -> (String, String) {
     for c in line.chars().skip(skipped).take(4 * SHOWN_WIDTH) {
         let mut shown = String::new();
         if c == '\t' {
-            shown.push(' ')
+            shown.push(' ');
         } else {
-            push_visible(&mut shown, c)
+            push_visible(&mut shown, c);
         }
         columns.push(columns.last().unwrap_or(&0) + UnicodeWidthStr::width(shown.as_str()));
         cells.push(shown);
@@ -367,6 +367,9 @@ impl<T: JsonSchema> JsonSchema for At<T> {
     }
     fn schema_name() -> Cow<'static, str> {
         T::schema_name()
+    }
+    fn schema_id() -> Cow<'static, str> {
+        T::schema_id()
     }
     fn json_schema(g: &mut SchemaGenerator) -> Schema {
         T::json_schema(g)

@@ -142,15 +142,16 @@ fn resolve_rubric(
         }
         // What it will be is not known here.
         RubricRef::Name(_) | RubricRef::File(_) if context.is_unresolved(place) => return (None, None),
-        RubricRef::Name(name) => match (options.builtin_rubric)(name) {
-            Some(text) => (name, text.to_owned(), Origin::Builtin),
-            None => {
+        RubricRef::Name(name) => {
+            if let Some(text) = (options.builtin_rubric)(name) {
+                (name, text.to_owned(), Origin::Builtin)
+            } else {
                 let help =
                     "name a built-in one, a file such as `rubrics/ours.yaml`, or write it here as a map";
                 context.error_with(place, format!("no built-in rubric `{name}`"), Some(help.to_owned()));
                 return (None, None);
             }
-        },
+        }
         RubricRef::File(name) => match (options.read_file)(name) {
             Ok(text) => (name, text, Origin::Author),
             Err(why) => {

@@ -8,6 +8,7 @@ mod check;
 mod load;
 pub mod model;
 mod read;
+pub mod schema;
 mod set;
 mod shape;
 mod suggest;
@@ -19,14 +20,7 @@ mod variables;
 pub use load::{DEFAULT_RUBRIC, Loaded, MOST_BYTES, Options, OtherText, load, load_bytes, load_rubric};
 pub use model::{Entry, Format, Language, Plan, Report, Retries, RubricRef, digest};
 pub use read::Unset;
+pub use schema::{rubric_schema, schema};
 
 #[cfg(test)]
 mod tests;
-/// Until the schema lands.
-pub fn schema() -> serde_json::Value {
-    serde_json::Value::Null
-}
-/// Until the schema lands.
-pub fn rubric_schema() -> serde_json::Value {
-    serde_json::Value::Null
-}

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{
     model::Plan,
+    suggest,
     tree::{Key, Node},
 };
 use crate::{
@@ -69,11 +70,14 @@ impl Shapes {
         entries: &[(Key, Node)],
     ) -> Option<(String, String)> {
         if let Some(kind) = KINDS.iter().find(|kind| kind.options == name) {
+            let own: Vec<&str> = self.fields(name).collect();
+            if suggest::nearest(key, own).is_some() {
+                return None;
+            }
+            let common = suggest::nearest(key, self.common())?;
+            let what = if common == key { "it" } else { &format!("did you mean `{common}`? It") };
             let message = format!("`{key}` is no option of `{}`", kind.name);
-            return self
-                .common()
-                .any(|common| common == key)
-                .then(|| (message, format!("it belongs beside the key `{}`, not under it", kind.name)));
+            return Some((message, format!("{what} belongs beside the key `{}`, not under it", kind.name)));
         }
         if name != "Entry" {
             return None;

@@ -3,16 +3,28 @@
 /// The word nearest to `got`, if it is near enough to be meant.
 pub(crate) fn nearest<'s>(got: &str, words: impl IntoIterator<Item = &'s str>) -> Option<&'s str> {
     let length = got.chars().count();
+    let plain = |word: &str| word.to_ascii_lowercase().replace('-', "_");
     let near = words.into_iter().filter_map(|word| {
         let limit = 1 + word.chars().count() / 4;
         // Words of very different length need no table.
         if word.chars().count().abs_diff(length) > limit {
             return None;
         }
-        let distance = distance(got, word);
+        let distance = if plain(got) == plain(word) { 1 } else { distance(got, word) };
         (distance <= limit && distance < length).then_some((distance, word))
     });
     near.min().map(|(_, word)| word)
+}
+
+/// A word that shares a part with `got`, such as `gpus` with `num_gpus`: enough to be named, too little to be meant.
+pub(crate) fn akin<'s>(got: &str, words: impl IntoIterator<Item = &'s str>) -> Option<&'s str> {
+    let parts = |word: &'s str| word.split(['_', '-']).collect::<Vec<&'s str>>();
+    let is_same = |a: &str, b: &str| {
+        a.len() >= 3 && (a == b || a.len() >= 4 && a.len().abs_diff(b.len()) <= 1 && distance(a, b) <= 1)
+    };
+    words
+        .into_iter()
+        .find(|word| parts(word).iter().any(|theirs| got.split(['_', '-']).any(|ours| is_same(ours, theirs))))
 }
 
 /// `did you mean …?` for a near miss, else the words there are, else nothing.
@@ -26,7 +38,7 @@ pub(crate) fn help<'s>(got: &str, words: impl IntoIterator<Item = &'s str>) -> O
     }
     let more = if words.len() > SHOWN { format!(" and {} more", words.len() - SHOWN) } else { String::new() };
     words.truncate(SHOWN);
-    (!words.is_empty()).then(|| format!("there is {}{more}", words.join(", ")))
+    (!words.is_empty()).then(|| format!("known here: {}{more}", words.join(", ")))
 }
 
 /// How many insertions, deletions, replacements and swaps of neighbours lead from `a` to `b`.
@@ -61,11 +73,16 @@ mod tests {
         assert_eq!(distance("", "abc"), 3);
         assert_eq!(distance("kitten", "sitting"), 3);
         assert_eq!(nearest("titel", ["tier", "title"]), Some("title"));
+        assert_eq!(nearest("Stop-After", ["warn_after", "stop_after"]), Some("stop_after"));
     }
 
     #[test]
     fn what_is_far_off_is_not_suggested() {
         assert_eq!(nearest("frequency", ["tier", "title"]), None);
         assert_eq!(nearest("x", ["y", "id"]), None, "one letter replaced is no near miss");
+        assert_eq!(nearest("num_gpus", ["gpus"]), None);
+        assert_eq!(akin("num_gpus", ["title", "gpus"]), Some("gpus"));
+        assert_eq!(akin("warmup_step", ["mode", "steps"]), Some("steps"));
+        assert_eq!(akin("num_workers", ["workloads", "name"]), None);
     }
 }

@@ -53,8 +53,10 @@ pub(super) fn finding(body: &str, mark: u32, error: &Error) -> Finding {
     }
     let text = error.without_snippet().to_string();
     let text = text.rsplit_once(" at line ").map_or(text.as_str(), |(words, _)| words);
-    let rest = body.get(at.offset.saturating_sub(mark) as usize..).unwrap_or("");
+    // The parser's errors have lines and columns, but not always offsets.
     let line = body.lines().nth(at.line.saturating_sub(1) as usize).unwrap_or("");
+    let start = line.char_indices().nth(at.column.saturating_sub(1) as usize).map_or(line.len(), |(i, _)| i);
+    let rest = &line[start..];
 
     if text.contains("unknown anchor") {
         let name = rest.split(|c: char| c.is_whitespace() || ",]}".contains(c)).next().unwrap_or("");

@@ -9,7 +9,7 @@ use std::{collections::HashMap, fmt};
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::{
     DuplicateKeyPolicy, Location, MergeKeyPolicy, NonFiniteFloatPolicy, Options, Spanned, alias_limits,
-    options,
+    budget, options,
 };
 
 use super::syntax;
@@ -88,6 +88,13 @@ fn parser_options() -> Options {
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         with_snippet: false,
         alias_limits: alias_limits! { max_total_replayed_events: 50_000 },
+        budget: budget! {
+            // The size of the text bounds it anyway.
+            max_nodes: 600_000,
+            max_events: 2_000_000,
+            // One anchor for the SSH options of hundreds of endpoints is good style; replay is limited above.
+            enforce_alias_anchor_ratio: false,
+        },
     }
 }
 
@@ -238,7 +245,7 @@ impl Builder<'_> {
                 continue;
             }
             first_lines.insert(text.clone(), place.defined.line);
-            if matches!(self.source(place), "" | "~" | "null" | "Null" | "NULL") {
+            if text.is_empty() || matches!(self.source(place), "" | "~" | "null" | "Null" | "NULL") {
                 self.error(place, "an empty key");
             }
             let node = self.node(value);

@@ -26,6 +26,7 @@ fn number(value: &Value) -> Option<f64> {
 /// The figures of a metric as text in one unit.
 #[derive(Deserialize)]
 struct Metric {
+    kind: String,
     unit: Unit,
     median: f64,
     mean: f64,
@@ -40,7 +41,11 @@ struct Metric {
 
 fn shown(metric: Serde<Metric>) -> Value {
     let m = metric.0;
-    let (factor, unit) = figure::scale(m.median, &m.unit);
+    // A program's own number without a unit, such as a loss, is no share.
+    let (factor, unit) = match (m.kind.as_str(), m.unit.as_str()) {
+        ("command", "1") => (1.0, String::new()),
+        _ => figure::scale(m.median, &m.unit),
+    };
     let n = |v: f64| figure::number(v / factor);
     let opt = |v: Option<f64>, name: &str| {
         let mark = if m.few_samples.iter().any(|f| f == name) { "*" } else { "" };
@@ -120,6 +125,64 @@ fn hours(value: &Value) -> String {
     number(value).map_or_else(String::new, |v| format!("{} h", figure::number(v)))
 }
 
+/// A metric then and now, as the comparison holds it.
+#[derive(Deserialize)]
+struct Delta {
+    unit: Unit,
+    old: Option<Side>,
+    new: Option<Side>,
+    call: String,
+    direction: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Side {
+    median: f64,
+    low: f64,
+    high: f64,
+}
+
+/// One side of a comparison, in a unit that fits both, with its range where there is one.
+fn side(d: &Delta, side: Option<&Side>) -> String {
+    let Some(s) = side else { return "–".to_owned() };
+    let fit = d.new.as_ref().or(d.old.as_ref()).map_or(s.median, |x| x.median);
+    let (factor, unit) = figure::scale(fit, &d.unit);
+    let n = |v: f64| figure::number(v / factor);
+    let text = figure::join(&n(s.median), &unit);
+    if n(s.low) == n(s.high) { text } else { format!("{text} ({}–{})", n(s.low), n(s.high)) }
+}
+
+/// The call with its direction: `likely_worse`, `within_noise`.
+fn call(d: Serde<Delta>) -> String {
+    match (d.0.call.as_str(), d.0.direction) {
+        ("likely", Some(direction)) => format!("likely_{direction}"),
+        (call, _) => call.to_owned(),
+    }
+}
+
+fn plus(v: f64, text: String) -> String {
+    if v > 0.0 { format!("+{text}") } else { text.replace('-', "−") }
+}
+
+/// A relative change in percent, with its sign.
+fn signed(value: &Value) -> String {
+    number(value).map_or_else(String::new, |v| plus(v, format!("{} %", figure::digits(v * 100.0, 3))))
+}
+
+/// How far the two ends of a score moved: one number where both moved alike.
+fn shift(value: Serde<Ends>) -> String {
+    let (low, high) = (figure::points(value.0.low), figure::points(value.0.high));
+    let (low, high) = (plus(value.0.low, low), plus(value.0.high, high));
+    if low == high { low } else { format!("{low} … {high}") }
+}
+
+/// The text padded to so many columns.
+fn pad(value: &Value, columns: usize) -> String {
+    let text = escape::plain(&text(value));
+    let wide = unicode_width::UnicodeWidthStr::width(text.as_str());
+    text + &" ".repeat(columns.saturating_sub(wide))
+}
+
 fn bad(what: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, what.to_owned())
 }
@@ -186,6 +249,12 @@ pub(crate) fn install(env: &mut Environment<'_>) {
     env.add_filter("points", points);
     env.add_filter("percent", percent);
     env.add_filter("money", money);
+    env.add_filter("before", |d: Serde<Delta>| side(&d.0, d.0.old.as_ref()));
+    env.add_filter("now", |d: Serde<Delta>| side(&d.0, d.0.new.as_ref()));
+    env.add_filter("call", call);
+    env.add_filter("signed", signed);
+    env.add_filter("shift", shift);
+    env.add_filter("pad", pad);
     env.add_filter("hours", hours);
     env.add_filter("bar", bar);
     env.add_function("scaling_curve", scaling_curve);

@@ -19,7 +19,7 @@ use minijinja::{
 
 pub use language::Language;
 
-use crate::score::Scorecard;
+use crate::score::{Scorecard, diff::Diff};
 
 /// How a scorecard is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,6 +54,39 @@ impl Format {
             Self::Html => include_str!("../../templates/scorecard.html.j2"),
             Self::Csv => include_str!("../../templates/scorecard.csv.j2"),
             Self::Junit => include_str!("../../templates/junit.xml.j2"),
+        }
+    }
+}
+
+/// How a comparison is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DiffFormat {
+    /// For a terminal.
+    Text,
+    /// For a repository and a chat.
+    Markdown,
+    /// One self-contained page.
+    Html,
+}
+
+impl DiffFormat {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Text, Self::Markdown, Self::Html];
+
+    /// The name of its template, which tells how text is escaped.
+    pub const fn template_name(self) -> &'static str {
+        match self {
+            Self::Text => "diff.text",
+            Self::Markdown => "diff.md",
+            Self::Html => "diff.html",
+        }
+    }
+
+    const fn template(self) -> &'static str {
+        match self {
+            Self::Text => include_str!("../../templates/diff.text.j2"),
+            Self::Markdown => include_str!("../../templates/diff.md.j2"),
+            Self::Html => include_str!("../../templates/diff.html.j2"),
         }
     }
 }
@@ -107,6 +140,15 @@ pub struct TemplateFault(String);
 pub fn render(format: Format, card: &Scorecard, options: &Options) -> Result<String, ReportError> {
     let rows: usize = card.platforms.iter().map(|p| p.metrics.len() + p.tasks.len() + p.checks.len()).sum();
     run(format.file_name(), format.template(), "card", Value::from(Serde(card)), rows, options)
+}
+
+/// Renders a comparison.
+///
+/// # Errors
+/// As [`render`].
+pub fn render_diff(format: DiffFormat, diff: &Diff, options: &Options) -> Result<String, ReportError> {
+    let rows = diff.platforms.iter().map(|p| p.metrics.len() + p.costs.len() + p.checks.len()).sum();
+    run(format.template_name(), format.template(), "diff", Value::from(Serde(diff)), rows, options)
 }
 
 /// Renders one template over one value.

@@ -7,6 +7,7 @@ use super::{
     StageSpec,
     drive::{Amount, Drive},
     launch::Ask,
+    program::WorkUnit,
     scaling::Mode,
     training,
 };
@@ -142,7 +143,14 @@ impl StageSpec for Throughput {
         }
         let pace = training::pace(&recorded, amount, training::band(self.steady_band.as_ref())?)?;
         training::tell(cx, Self::METRICS, &labels, &pace)?;
-        let rate = pace.tokens_per_second.or(pace.samples_per_second);
+        let rate = match cx.workload.and_then(|(_, w)| w.unit.as_ref()).map(|u| u.value) {
+            Some(WorkUnit::Tokens) => pace.tokens_per_second,
+            Some(WorkUnit::Samples) => pace.samples_per_second,
+            None => pace.tokens_per_second.or(pace.samples_per_second),
+        };
+        if rate.is_none() {
+            cx.warn("the program's steps do not say how many samples or tokens of the workload's unit they trained on");
+        }
         let per_unit = cx.workload.and_then(|(_, w)| w.flops_per_unit).or(recorded.flops_per_token);
         let (Some(rate), Some(per_unit)) = (rate, per_unit) else { return Ok(()) };
         let flops = rate * per_unit;

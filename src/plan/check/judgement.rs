@@ -6,7 +6,7 @@ use super::Check;
 use crate::{
     findings::At,
     measure::{MetricPath, Unit, quantity::Bound},
-    plan::suggest,
+    plan::{model::Entry, suggest},
     platform::Name,
     score::{
         judgement::{Job, Objective, Scenario},
@@ -59,7 +59,7 @@ impl Check<'_> {
     fn bind(&self) {
         let kinds: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
         for (kind, id) in &self.plan.bind {
-            if !self.one_of("stage kind", kind, &kinds) || !self.known("stage", id, &self.names.stage_ids) {
+            if !self.one_of("stage kind", kind, &kinds) || !self.known_stage(id) {
                 continue;
             }
             let other = self.names.stage(&id.value).and_then(|stage| stage.kind);
@@ -117,10 +117,10 @@ impl Check<'_> {
         let counted = self
             .plan
             .stage(&job.from.value)
-            .and_then(|entry| entry.spec())
+            .and_then(Entry::spec)
             .and_then(|spec| self.plan.workloads.get(spec.workload()?.value.as_str()))
             .and_then(|workload| workload.unit.as_ref());
-        let Some(unit) = counted else { return };
+        let Some(unit) = counted.filter(|unit| !self.context.is_unresolved(unit.place)) else { return };
         let word = match unit.value {
             WorkUnit::Samples => "samples",
             WorkUnit::Tokens => "tokens",

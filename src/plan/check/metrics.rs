@@ -4,7 +4,8 @@ use super::Check;
 use crate::{
     findings::Place,
     measure::{MetricPath, Unit},
-    plan::{read::Context, suggest},
+    plan::{model::Entry, read::Context, suggest},
+    platform::Name,
     stage::Kind,
 };
 
@@ -46,9 +47,9 @@ impl Check<'_> {
         };
         // A faulty entry has its own finding.
         let Some(kind) = kind else { return Ok(None) };
-        let spec = self.plan.stage(id).and_then(|entry| entry.spec());
+        let spec = self.plan.stage(id).and_then(Entry::spec);
         if let Some(spec) = &spec
-            && let Some((key, value)) = self.unmeasured_label(path, spec)
+            && let Some((key, value)) = Self::unmeasured_label(path, spec)
         {
             return Err(Problem::NotPlanned { message: format!("`{id}` never measures `{key}={value}`") });
         }
@@ -96,6 +97,12 @@ impl Check<'_> {
             }
         }
         None
+    }
+
+    /// A reference to a stage by its id.
+    pub(super) fn known_stage(&self, id: &Name) -> bool {
+        self.names.stage_ids.contains(&id.value)
+            || !self.stages_lost() && self.known("stage", id, &self.names.stage_ids)
     }
 
     /// Whether stages are missing from what was read.

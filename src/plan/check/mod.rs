@@ -89,8 +89,8 @@ impl<'a> Check<'a> {
         found.unwrap_or(self.root.place)
     }
 
-    /// A name that becomes a part of metric paths, file names and messages.
-    fn identifier(&self, what: &str, name: &Name) {
+    /// Whether a name can be a part of metric paths, file names and messages; said where not.
+    fn identifier(&self, what: &str, name: &Name) -> bool {
         let text = name.value.as_str();
         let wrong = if text.is_empty() {
             "is empty"
@@ -103,7 +103,7 @@ impl<'a> Check<'a> {
         } else if !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)) {
             "holds more than letters, digits, `.`, `_` and `-`"
         } else {
-            return;
+            return true;
         };
         if !self.context.is_unresolved(name.place) {
             let help = Some(
@@ -112,6 +112,7 @@ impl<'a> Check<'a> {
             );
             self.context.error_with(name.place, format!("the {what} name `{text}` {wrong}"), help);
         }
+        false
     }
 }
 

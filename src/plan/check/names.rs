@@ -92,7 +92,8 @@ fn stage<'a>(item: &'a Node, context: &Context<'_>) -> StageName<'a> {
     let mut kinds = KINDS.iter().filter(|kind| child(context, item, kind.name).is_some());
     let kind = kinds.next().filter(|_| kinds.next().is_none());
     let id = match child(context, item, "id").map(|node| &node.value) {
-        Some(Value::Scalar { text, .. }) => Some(context.fill(text)),
+        // An id that is not known may be any.
+        Some(Value::Scalar { text, .. }) => Some(context.fill(text)).filter(|id| !id.contains("${")),
         _ => kind.map(|kind| kind.name.into()),
     };
     StageName { id, kind }

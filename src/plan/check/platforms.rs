@@ -147,7 +147,7 @@ impl Check<'_> {
         if endpoint.cpus.as_ref().is_some_and(|cpus| cpus.value == 0) {
             self.context.error(of("cpus"), "no CPU core at all: tasks could not run");
         }
-        self.promise(platform, endpoint, of("gpus"));
+        self.promise(id, platform, name, endpoint);
         self.offer_in_use(id, platform, name, endpoint);
     }
 
@@ -166,11 +166,17 @@ impl Check<'_> {
         }
     }
 
-    fn promise(&self, platform: &Platform, endpoint: &At<Endpoint>, place: Place) {
+    fn promise(&self, id: &Name, platform: &Platform, name: &Name, endpoint: &At<Endpoint>) {
+        let own = ["platforms", &id.value, "endpoints", &name.value, "promises"];
+        let unsure = |path: &[&str]| self.node(path).is_some_and(|node| self.context.unsure(node.place));
+        let unsure = self.context.unsure(endpoint.place)
+            || unsure(&own)
+            || unsure(&["platforms", &id.value, "promises"]);
+        let place = self.place(&["platforms", &id.value, "endpoints", &name.value, "gpus"], name.place);
         let promised = platform.promises.overridden_by(&endpoint.promises).gpus;
         if let (Some(promised), Some(gpus)) = (promised, endpoint.gpus)
             && promised != gpus
-            && !self.context.unsure(endpoint.place)
+            && !unsure
         {
             let message = format!("{gpus} accelerators here, {promised} promised");
             let help = Some("give the endpoint `promises` of its own if it is another instance".to_owned());
@@ -314,7 +320,8 @@ impl Check<'_> {
             }
         }
         if let Some(flops) = workload.flops_per_unit {
-            if !(flops.is_finite() && flops > 0.0) && !self.context.unsure(workload.place) {
+            let counts = flops.is_finite() && flops > 0.0;
+            if !counts && !self.context.unsure(workload.place) {
                 self.context.error(of(&["flops_per_unit"]), "no floating-point operations at all");
             }
             if workload.unit.is_none() && !self.context.lost(workload.place) {

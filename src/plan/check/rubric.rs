@@ -93,7 +93,7 @@ impl RubricCheck<'_> {
         let help = Some("a part looks at exactly one of `metric`, `ask` and `offer`".to_owned());
         match count {
             0 if !self.context.lost(part.place) => {
-                self.context.error_with(part.place, "a part that looks at nothing", help)
+                self.context.error_with(part.place, "a part that looks at nothing", help);
             }
             2.. => self.context.error_with(part.place, "a part that looks at several things", help),
             _ => {}
@@ -156,7 +156,9 @@ impl RubricCheck<'_> {
 
     /// The levels in one unit; said and `None` where they have none in common.
     fn levels(&self, place: Place, levels: &[&Level], unit: Option<&Unit>) -> Option<Vec<f64>> {
+        // Of an unknown metric only the levels tell the unit; a bare number goes with a share as `1` does.
         let first = levels.iter().find_map(|level| level.unit.clone());
+        let first = first.map(|unit| if unit.compatible(&Unit::RATIO) { Unit::RATIO } else { unit });
         let Some(unit) = unit.or(first.as_ref()) else {
             return Some(levels.iter().map(|level| level.value).collect());
         };
@@ -233,20 +235,16 @@ impl Check<'_> {
                 of.context.misfit(gate.place, message);
             }
         }
-        let name = &of.rubric.name;
+        let name = if self.plan.rubric.is_some() { "rubric" } else { "the default rubric" };
+        let name = format!("{name} `{}`", of.rubric.name);
         if !unmeasured.not_planned.is_empty() {
             let list = unmeasured.not_planned.join(", ");
-            self.context.warning(
-                reference,
-                format!("rubric `{name}` asks for what this plan will not measure: {list}"),
-            );
+            self.context
+                .warning(reference, format!("{name} asks for what this plan will not measure: {list}"));
         }
         if !unmeasured.unknown.is_empty() {
             let list = unmeasured.unknown.join(", ");
-            self.context.note(
-                reference,
-                format!("rubric `{name}` asks for what this version cannot measure: {list}"),
-            );
+            self.context.note(reference, format!("{name} asks for what this version cannot measure: {list}"));
         }
     }
 

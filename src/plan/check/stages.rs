@@ -10,7 +10,11 @@ use crate::{
         MetricPath, Unit,
         quantity::{Bound, Duration},
     },
-    plan::{model::Entry, suggest},
+    plan::{
+        model::Entry,
+        suggest,
+        tree::{Node, Value},
+    },
     platform::Name,
     stage::{KINDS, Kind, Spec, program::Reader},
 };
@@ -40,8 +44,8 @@ impl Check<'_> {
 
     fn entry(&self, entry: &At<Entry>) {
         if let Some(id) = &entry.id {
-            self.identifier("stage", id);
-            if id.value.contains('.') && !self.context.is_unresolved(id.place) {
+            let sound = self.identifier("stage", id);
+            if sound && id.value.contains('.') && !self.context.is_unresolved(id.place) {
                 let message = format!("the stage name `{}` holds a `.`", id.value);
                 let help = Some("in metrics `.` separates the stage from the quantity".to_owned());
                 self.context.error_with(id.place, message, help);
@@ -71,7 +75,7 @@ impl Check<'_> {
             if id_of(entry).is_some_and(|(id, _)| id == need.value) {
                 self.context.error(need.place, format!("`{}` needs itself", need.value));
             } else {
-                self.known("stage", need, &self.names.stage_ids);
+                self.known_stage(need);
             }
         }
         if let Some(repeat) = &entry.repeat
@@ -190,12 +194,9 @@ impl Check<'_> {
                         .error(of("gpus"), "one number of accelerators shows no scaling: give two or more"),
                     _ => {}
                 }
-                for (i, n) in spec.gpus.iter().enumerate() {
-                    if *n == 0 || i > 0 && spec.gpus[i - 1] >= *n {
-                        self.context
-                            .error(of("gpus"), "numbers of accelerators rise from 1 or more, each once");
-                        break;
-                    }
+                let rising = spec.gpus.windows(2).all(|pair| pair[0] < pair[1]);
+                if spec.gpus.contains(&0) || !rising {
+                    self.context.error(of("gpus"), "numbers of accelerators rise from 1 or more, each once");
                 }
             }
             Spec::Storage(spec) => {
@@ -237,9 +238,9 @@ impl Check<'_> {
     /// Where the value of an option stands; `place` is that of the options.
     fn option_place(&self, place: Place, key: &str) -> Option<Place> {
         let stages = self.node(&["stages"])?;
-        let crate::plan::tree::Value::Seq(items) = &stages.value else { return None };
+        let Value::Seq(items) = &stages.value else { return None };
         let options =
-            items.iter().flat_map(|item| item.entries()).map(|(_, node)| node).find(|n| n.place == place)?;
+            items.iter().flat_map(Node::entries).map(|(_, node)| node).find(|n| n.place == place)?;
         super::child(self.context, options, key).map(|node| node.place)
     }
 
@@ -260,7 +261,7 @@ impl Check<'_> {
                 self.context.error_with(name.place, format!("`{path}` is of another stage"), help);
                 continue;
             }
-            if let Some((key, value)) = self.unmeasured_label(&path, spec) {
+            if let Some((key, value)) = Self::unmeasured_label(&path, spec) {
                 self.context.error(name.place, format!("`{key}={value}` is never measured by this stage"));
             }
             let metric = spec.metrics().iter().find(|metric| metric.name == path.name);
@@ -292,17 +293,18 @@ impl Check<'_> {
     pub(super) fn unit_by_reader(&self, spec: &Spec, metric: &str) -> Option<Unit> {
         let workload = self.plan.workloads.get(spec.workload()?.value.as_str())?;
         let Reader::Pattern(patterns) = &workload.reader.as_ref()?.value else { return None };
-        let pattern = patterns.iter().find(|pattern| pattern.metric == metric)?;
+        let index = patterns.iter().position(|pattern| pattern.metric == metric)?;
+        let path = ["workloads", &spec.workload()?.value, "reader", "pattern", &index.to_string(), "unit"];
+        if self.node(&path).is_some_and(|node| self.context.is_unresolved(node.place)) {
+            return None;
+        }
+        let pattern = &patterns[index];
         let Ok(unit) = pattern.unit.parse::<Unit>();
         Some(unit)
     }
 
     /// A label of the path that no variant of the stage has.
-    pub(super) fn unmeasured_label<'p>(
-        &self,
-        path: &'p MetricPath,
-        spec: &Spec,
-    ) -> Option<(&'p str, &'p str)> {
+    pub(super) fn unmeasured_label<'p>(path: &'p MetricPath, spec: &Spec) -> Option<(&'p str, &'p str)> {
         let variants = spec.variants();
         path.labels.0.iter().map(|(key, value)| (key.as_str(), value.as_str())).find(|(key, value)| {
             // Labels that tell no variants apart are the program's own.

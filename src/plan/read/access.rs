@@ -15,6 +15,14 @@ use crate::{
     plan::tree::{Key, Node},
 };
 
+impl<'a> Reader<'a> {
+    /// Reads a value inside a list or a map.
+    fn read<T: DeserializeSeed<'a>>(self, seed: T) -> Result<T::Value, Failure> {
+        // A type that is parsed from text fails after this node has handed the text out.
+        guard(self.context, self.node, seed.deserialize(self).map_err(|failure| self.note(failure)))
+    }
+}
+
 /// Marks the value that failed: it is left out of the next pass, or gets another stand-in.
 fn guard<T>(context: &Context<'_>, node: &Node, result: Result<T, Failure>) -> Result<T, Failure> {
     result.map_err(|mut failure| {
@@ -39,13 +47,13 @@ impl<'a> SeqAccess<'a> for Items<'a> {
     fn next_element_seed<T: DeserializeSeed<'a>>(&mut self, seed: T) -> Result<Option<T::Value>, Failure> {
         let context = self.parent.context;
         let Some(node) = self.items.find(|node| !context.is_poisoned(node)) else { return Ok(None) };
-        guard(context, node, seed.deserialize(self.parent.child(node))).map(Some)
+        self.parent.child(node).read(seed).map(Some)
     }
 }
 
 /// The entries of a map. With `fields` it is a struct: other keys are passed over, misspelt ones are read as meant.
 pub(super) struct Entries<'a> {
-    pub(super) entries: std::slice::Iter<'a, (Key, Node)>,
+    pub(super) pairs: std::slice::Iter<'a, (Key, Node)>,
     pub(super) value: Option<&'a Node>,
     pub(super) fields: Option<&'static [&'static str]>,
     pub(super) parent: Reader<'a>,
@@ -56,7 +64,7 @@ impl<'a> MapAccess<'a> for Entries<'a> {
 
     fn next_key_seed<K: DeserializeSeed<'a>>(&mut self, seed: K) -> Result<Option<K::Value>, Failure> {
         let context = self.parent.context;
-        for (key, node) in self.entries.by_ref() {
+        for (key, node) in self.pairs.by_ref() {
             let text = if self.fields.is_some() { context.key_of(&key.text, node) } else { &key.text };
             if self.fields.is_some_and(|fields| !fields.contains(&text)) || context.is_poisoned(node) {
                 continue;
@@ -73,7 +81,7 @@ impl<'a> MapAccess<'a> for Entries<'a> {
         let Some(node) = self.value.take() else {
             return Err(serde::de::Error::custom("a value was asked for before its key"));
         };
-        guard(self.parent.context, node, seed.deserialize(self.parent.child(node)))
+        self.parent.child(node).read(seed)
     }
 }
 

@@ -95,7 +95,7 @@ enum Text<'a> {
     Written { text: &'a str, plain: bool },
     /// With variables filled in.
     Filled(String),
-    /// A variable in it is not set, which is no error here.
+    /// Unknown: a variable in it is not set, or it has a finding already.
     Unresolved,
 }
 
@@ -125,25 +125,32 @@ impl<'a> Reader<'a> {
     }
 
     /// Reports a failure at this node, if nothing inside it did.
-    fn note(self, mut failure: Failure) -> Failure {
+    pub(super) fn note(self, mut failure: Failure) -> Failure {
         if failure.reported {
             return failure;
         }
-        if let Value::Scalar { text, .. } = &self.node.value {
-            if self.context.is_unresolved(self.node.place) {
-                if self.next_stand_in() {
-                    failure.reported = true;
-                    failure.try_another = true;
-                    return failure;
-                }
-                failure.message = format!("a variable cannot stand here: `{text}`");
-            } else if !self.raw && self.context.is_filled(self.node.place) {
-                // Nothing of the value may show, and messages quote parts of it.
-                failure.message = format!("the value that `{text}` stands for does not fit here");
-                failure.help = None;
-            }
+        let text = match &self.node.value {
+            Value::Scalar { text, .. } => text.as_str(),
+            Value::Null => "",
+            Value::Seq(_) | Value::Map(_) => return failure.reported_at(self.context, self.node.place),
+        };
+        if self.context.is_unresolved(self.node.place) {
+            failure.try_another = self.next_stand_in();
+            // Nothing fits: the value is left out. That is said, unless the value was faulty from the start.
+            failure.reported = failure.try_another || self.context.has_error_at(self.node.place);
+            failure.message = format!("a variable cannot stand here: `{text}`");
+            return failure.reported_at(self.context, self.node.place);
         }
-        failure.reported_at(self.context, self.node.place)
+        if !self.raw && self.context.is_filled(self.node.place) {
+            // Nothing of the value may show, and messages quote parts of it.
+            failure.message = format!("the value that `{text}` stands for does not fit here");
+            failure.help = None;
+        }
+        failure = failure.reported_at(self.context, self.node.place);
+        // From now on something else stands in for it, so that what surrounds it is read.
+        self.context.unresolved.borrow_mut().insert(self.node.place.defined);
+        failure.try_another = true;
+        failure
     }
 
     /// What the node is, for messages.
@@ -168,7 +175,13 @@ impl<'a> Reader<'a> {
 
     /// The node's text, with variables filled in.
     fn text(self, what: &str) -> Result<Text<'a>, Failure> {
-        let Value::Scalar { text, plain } = &self.node.value else { return self.expected(what) };
+        let (text, plain) = match &self.node.value {
+            Value::Scalar { .. } | Value::Null if self.context.is_unresolved(self.node.place) => {
+                return Ok(Text::Unresolved);
+            }
+            Value::Scalar { text, plain } => (text, plain),
+            _ => return self.expected(what),
+        };
         if self.raw || !text.contains("${") {
             return Ok(Text::Written { text, plain: *plain });
         }
@@ -265,7 +278,8 @@ impl<'a> Reader<'a> {
     fn unknown_keys(self, name: &str, fields: &'static [&'static str], entries: &'a [(Key, Node)]) {
         for (key, node) in entries {
             let text = key.text.as_str();
-            let known = fields.contains(&text) || (self.root && text.starts_with("x-"));
+            // An empty key has its own finding.
+            let known = fields.contains(&text) || text.is_empty() || (self.root && text.starts_with("x-"));
             if known || self.context.meant.borrow().contains_key(&node.id) {
                 continue;
             }
@@ -277,15 +291,15 @@ impl<'a> Reader<'a> {
                 |field: &&str| !entries.iter().any(|(k, n)| self.context.key_of(&k.text, n) == *field);
             let free: Vec<&'static str> = fields.iter().copied().filter(is_free).collect();
             let near = suggest::nearest(text, free.iter().copied());
-            let help = match near.and_then(|near| free.iter().find(|field| **field == near)) {
-                Some(field) => {
-                    self.context.meant.borrow_mut().insert(node.id, field);
-                    Some(format!("did you mean `{field}`?"))
-                }
-                None => {
-                    self.context.incomplete.borrow_mut().insert(self.node.place);
-                    self.context.shapes.known(name, fields)
-                }
+            let meant = near.and_then(|near| free.iter().find(|field| **field == near));
+            let help = if let Some(field) = meant {
+                self.context.meant.borrow_mut().insert(node.id, field);
+                Some(format!("did you mean `{field}`?"))
+            } else {
+                self.context.incomplete.borrow_mut().insert(self.node.place);
+                let akin = suggest::akin(text, free.iter().copied());
+                let akin = akin.map(|field| format!("did you mean `{field}`?"));
+                akin.or_else(|| self.context.shapes.known(name, fields))
             };
             let what = Shapes::noun(name, near, entries);
             self.context.error_with(key.place, format!("unknown {what} `{text}`"), help);
@@ -355,8 +369,8 @@ impl<'a> Deserializer<'a> for Reader<'a> {
         match &self.node.value {
             Value::Seq(_) => return self.deserialize_seq(visitor),
             Value::Map(_) => return self.deserialize_map(visitor),
-            Value::Null => return self.expected("a value"),
-            Value::Scalar { .. } => {}
+            Value::Null if !self.context.is_unresolved(self.node.place) => return self.expected("a value"),
+            Value::Null | Value::Scalar { .. } => {}
         }
         let text: Cow<'_, str> = match self.text("a value")? {
             Text::Written { text, plain: false } => return visitor.visit_str(text).map_err(|e| self.note(e)),
@@ -426,6 +440,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
             Text::Filled(text) => visitor.visit_string(text),
             Text::Unresolved => match (self.stand_in(3), &self.node.value) {
                 (0, Value::Scalar { text, .. }) => visitor.visit_str(text),
+                (0, _) => visitor.visit_str("unknown"),
                 (1, _) => visitor.visit_str("CNY"),
                 _ => visitor.visit_str("stage.metric"),
             },
@@ -448,8 +463,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
         match (name, &self.node.value) {
             (AT, _) => visitor.visit_seq(Placed::new(self.node.place, self)),
             (RAW, _) => visitor.visit_newtype_struct(Self { raw: true, ..self }),
-            (EITHER, Value::Null) => return self.expected("a value"),
-            (EITHER, Value::Scalar { .. }) => return self.deserialize_string(visitor),
+            (EITHER, Value::Null | Value::Scalar { .. }) => return self.deserialize_string(visitor),
             (EITHER, _) => visitor.visit_some(self),
             _ => visitor.visit_newtype_struct(self),
         }
@@ -467,7 +481,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
 
     fn deserialize_map<V: Visitor<'a>>(self, visitor: V) -> Result<V::Value, Failure> {
         let Value::Map(entries) = &self.node.value else { return self.expected("a map") };
-        let entries = Entries { entries: entries.iter(), value: None, fields: None, parent: self };
+        let entries = Entries { pairs: entries.iter(), value: None, fields: None, parent: self };
         let read = visitor.visit_map(entries).map_err(|e| self.note(e));
         self.take_stock();
         read
@@ -489,11 +503,15 @@ impl<'a> Deserializer<'a> for Reader<'a> {
         let first = entries.first().filter(|_| self.node.place.defined.len == 0).map(|(key, _)| key.place);
         let place = first.unwrap_or(self.node.place);
         let required = self.context.shape(name).map_or(&[][..], |shape| &shape.required);
-        for field in required.iter().filter(|field| has(field).is_none()) {
-            self.context.error(place, format!("missing key `{field}`"));
+        let missing: Vec<String> =
+            required.iter().filter(|field| has(field).is_none()).map(|field| format!("`{field}`")).collect();
+        match missing.as_slice() {
+            [] => {}
+            [one] => self.context.error(place, format!("missing key {one}")),
+            more => self.context.error(place, format!("missing keys {}", more.join(", "))),
         }
 
-        let reading = Entries { entries: entries.iter(), value: None, fields: Some(fields), parent: self };
+        let reading = Entries { pairs: entries.iter(), value: None, fields: Some(fields), parent: self };
         let read = visitor.visit_map(reading).map_err(|failure| match failure.missing {
             // Either its value was left out, or it was said just now.
             Some(field) if has(field).is_some() || required.iter().any(|r| r == field) => Failure::silent(),
@@ -520,7 +538,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
                 self.take_stock();
                 read
             }
-            Value::Scalar { .. } => {
+            Value::Scalar { .. } | Value::Null => {
                 let what = format!("one of {}", words());
                 let word: Cow<'_, str> = match self.text(&what)? {
                     Text::Written { text, .. } => text.into(),
@@ -532,7 +550,7 @@ impl<'a> Deserializer<'a> for Reader<'a> {
                 let choice = Choice { word: &word, options: None, reader: self };
                 visitor.visit_enum(choice).map_err(|e| self.note(e))
             }
-            _ => self.expected(format_args!("one of {}", words())),
+            Value::Seq(_) => self.expected(format_args!("one of {}", words())),
         }
     }
 

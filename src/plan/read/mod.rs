@@ -58,11 +58,13 @@ pub(crate) struct Context<'a> {
     meant: RefCell<HashMap<u32, &'static str>>,
     /// Maps that lost a value, or that hold a key that means nothing: absence there proves nothing.
     incomplete: RefCell<HashSet<Place>>,
-    /// Maps with a variable that is not set among their values: their numbers prove nothing.
+    /// Maps with an unknown value among theirs: their numbers prove nothing.
     vague: RefCell<HashSet<Place>>,
     filled: RefCell<HashMap<Pos, Filled>>,
+    /// Values that are not known: those of unset variables, and those that have a finding. Each is read as something
+    /// that fits, so that what surrounds it is checked all the same.
     unresolved: RefCell<HashSet<Pos>>,
-    /// Which of how many stand-ins a value without its variable is at, by the id of the value.
+    /// Which of how many stand-ins an unknown value is at, by the id of the value.
     stand_in: RefCell<HashMap<u32, (usize, usize)>>,
     full: Cell<bool>,
 }
@@ -133,10 +135,10 @@ impl<'a> Context<'a> {
     pub(crate) fn report(&self, mut finding: Finding) {
         if let Some(filled) = self.filled.borrow().get(&finding.pos) {
             // The value may be a secret: the plan's own words stand for it.
-            let hide =
-                |text: &str| text.replace(&format!("`{}`", filled.value), &format!("`{}`", filled.written));
-            finding.message = hide(&finding.message);
-            finding.help = finding.help.as_deref().map(hide);
+            let (value, written) = (format!("`{}`", filled.value), format!("`{}`", filled.written));
+            for text in [Some(&mut finding.message), finding.help.as_mut()].into_iter().flatten() {
+                *text = text.replace(&value, &written);
+            }
         }
         shorten(&mut finding.message);
         let same = |f: &&Finding| (f.severity == Severity::Error) == (finding.severity == Severity::Error);
@@ -158,16 +160,22 @@ impl<'a> Context<'a> {
         let written = self.filled.borrow().get(&place.defined).map(|filled| filled.written.clone());
         match written {
             Some(written) => {
-                self.error(place, format!("the value that `{written}` stands for does not fit here"))
+                self.error(place, format!("the value that `{written}` stands for does not fit here"));
             }
             None => self.error(place, message),
         }
     }
 
-    /// Whether the value there is that of a variable that is not set.
+    /// Whether the value there is unknown: that of a variable that is not set, or one that has a finding.
     pub(crate) fn is_unresolved(&self, place: Place) -> bool {
         let unresolved = self.unresolved.borrow();
         !unresolved.is_empty() && unresolved.contains(&place.defined)
+    }
+
+    /// Whether something is wrong with the value there.
+    fn has_error_at(&self, place: Place) -> bool {
+        let findings = self.findings.borrow();
+        findings.iter().any(|f| f.severity == Severity::Error && f.pos == place.defined)
     }
 
     /// Whether the value there came from variables.
@@ -244,7 +252,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(root: &'a Node, context: &'a Context<
             Err(error) if error.progress => {}
             Err(_) => return None,
         }
-        // Looking for a stand-in is no fault and ends by itself.
+        // Looking for a stand-in for a variable is no fault and ends by itself.
         if context.has_errors() {
             passes += 1;
         }

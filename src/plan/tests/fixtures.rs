@@ -67,3 +67,26 @@ fn bad_plans_have_exactly_these_findings() {
     }
     assert!(differing.is_empty(), "{differing}");
 }
+
+/// The plan that comes with planrun says which variables it wants, and nothing else is wrong with it.
+#[test]
+fn the_quarterly_plan_only_wants_variables() {
+    let text = include_str!("../../../plans/q1.yaml");
+    let loaded = load("q1.yaml", text, &options());
+    assert!(
+        loaded.plan.is_some() && loaded.rubric.is_some(),
+        "{}",
+        loaded.render(Form::Human, "q1.yaml", text)
+    );
+    let warnings: Vec<&str> = loaded
+        .findings
+        .iter()
+        .filter(|finding| finding.severity == crate::findings::Severity::Warning)
+        .map(|finding| finding.message.as_str())
+        .collect();
+    let (unset, other): (Vec<&str>, Vec<&str>) =
+        warnings.iter().partition(|message| message.contains("is not set:"));
+    // The rubric of the tests asks people nothing.
+    assert!(other.iter().all(|message| message.contains("does not ask")), "{other:?}");
+    assert_eq!(unset.len(), 4, "{unset:?}");
+}

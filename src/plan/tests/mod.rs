@@ -1,6 +1,15 @@
 //! Tests of loading as a whole: from text to findings.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::float_cmp,
+    clippy::format_push_string,
+    reason = "a failing test may panic"
+)]
+
 mod fixtures;
+mod mutants;
+mod whole;
 
 use super::*;
 use crate::findings::Form;
@@ -12,7 +21,11 @@ pub(super) fn env(name: &str) -> Option<String> {
 
 /// Built-in rubrics as tests have them.
 pub(super) fn builtin(name: &str) -> Option<&'static str> {
-    (name == "quarterly-100").then_some(include_str!("rubric.yaml"))
+    match name {
+        "quarterly-100" => Some(include_str!("rubric.yaml")),
+        "asking" => Some(include_str!("asking.yaml")),
+        _ => None,
+    }
 }
 
 /// Options of `check`, on a fixed day.
