@@ -3,13 +3,13 @@
 
 Run from the repository's root, on an otherwise idle machine:
 
-  cargo build --release --example reference
+  cargo build --release
   /usr/bin/python3 scripts/compare_pytorch.py [--threads 1] [--rounds 5] [--steps 40]
 
 Installs nothing. Needs PyTorch on the CPU; on Debian 12:
   apt-get install --no-install-recommends python3-torch libopenblas0-pthread
 
-Each round runs planrun, then PyTorch, each pinned to the same cores, each in a process of its own;
+Each round runs `planrun probe reference`, then PyTorch, each pinned to the same cores, each in a process of its own;
 the first quarter of the steps is warm-up. A round's ratio is planrun's tokens/s by PyTorch's, from
 median step times; the last line is the median ratio with its range.
 
@@ -27,7 +27,7 @@ import time
 
 sys.dont_write_bytecode = True
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
-PROGRAM = os.path.join(ROOT, "target", "release", "examples", "reference")
+PROGRAM = os.path.join(ROOT, "target", "release", "planrun")
 CORPUS = os.path.join(ROOT, "src", "workload", "corpus.txt")
 
 
@@ -41,7 +41,7 @@ def arguments():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--program", default=PROGRAM, help="the reference example, or a command that takes the same JSON")
+    parser.add_argument("--program", default=PROGRAM, help="the planrun to run")
     parser.add_argument("--only-pytorch", action="store_true", help="one PyTorch run, its step times as JSON")
     return parser.parse_args()
 
@@ -81,7 +81,8 @@ def pytorch_steps(options):
 def planrun_steps(options):
     model = {name: getattr(options, name) for name in ("layers", "heads", "width", "sequence", "batch")}
     spec = {"model": model, "cores_per_rank": options.threads, "steps": options.steps}
-    done = subprocess.run([options.program, json.dumps(spec)], stdout=subprocess.PIPE, text=True, check=True)
+    command = [options.program, "probe", "reference", "--json", "--options", json.dumps(spec)]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return [line["seconds"] for line in lines if "step" in line]
 
@@ -104,7 +105,7 @@ def main():
         print(json.dumps(pytorch_steps(options)))
         return
     if not os.path.exists(options.program):
-        sys.exit("planrun's side is missing: cargo build --release --example reference")
+        sys.exit("planrun's side is missing: cargo build --release")
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < options.threads:
         sys.exit(f"{options.threads} threads need as many cores; this process may use {len(cores)}")

@@ -9,6 +9,7 @@
 //! `docs/ARCHITECTURE.md`, held by a test.
 
 pub mod agent;
+pub mod child;
 pub mod cli;
 pub mod commands;
 pub mod error;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 use planrun::{
-    agent,
+    agent, child,
     cli::{Cli, Command},
     commands,
     error::{Error, Exit},
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
     // Started by an agent: not a command line for people.
     if args.get(1).is_some_and(|a| a == agent::CHILD) {
-        let code = agent::child(&args[2..], commands::probe::child);
+        let code = agent::child(&args[2..], child::run);
         return ExitCode::from(u8::try_from(code).unwrap_or(Exit::BUG));
     }
     let cli = match Cli::try_parse() {

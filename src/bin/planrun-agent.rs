@@ -2,12 +2,12 @@
 
 use std::{io::Write as _, process::ExitCode};
 
-use planrun::{agent, commands};
+use planrun::{agent, child};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
     if args.get(1).is_some_and(|a| a == agent::CHILD) {
-        let code = agent::child(&args[2..], commands::probe::child);
+        let code = agent::child(&args[2..], child::run);
         return ExitCode::from(u8::try_from(code).unwrap_or(70));
     }
     match agent::main(std::io::stdin(), std::io::stdout()) {

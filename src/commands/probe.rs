@@ -1,57 +1,110 @@
-//! `probe`: one probe on this machine, for people or as JSON lines; and the entry of the agent's children.
+//! `probe`: one probe on this machine, for people or as JSON lines.
 
-use std::io::{BufReader, Write};
+use std::{
+    io::Write,
+    process::{Command, Stdio},
+};
 
 use crate::{
     agent::CHILD,
+    child::{self, REFERENCE},
     cli::ProbeArgs,
     commands,
     error::{Error, Exit},
+    measure::summary,
     probe::{self, PROBES},
-    workload::reference::{self, RankLauncher},
+    workload::reference::{Spec, StepLine},
 };
 
-/// The probe that trains the reference workload.
-const REFERENCE: &str = "reference";
-
-/// The probe that is one rank of it.
-const RANK: &str = "reference-rank";
+/// What the reference workload is, beside the probes.
+const REFERENCE_ABOUT: &str = "planrun's own small GPT, trained on the CPU";
 
 /// Runs one probe for a person.
 ///
 /// # Errors
 /// When there is no such probe or it fails.
 pub fn probe(args: &ProbeArgs) -> commands::Result {
-    let options = match &args.options {
+    let unreadable =
+        |e: serde_json::Error| Error::caused(Exit::USAGE, "failed to read --options as JSON", &e);
+    let options: serde_json::Value = match &args.options {
         None => serde_json::Value::Null,
-        Some(text) => serde_json::from_str(text)
-            .map_err(|e| Error::caused(Exit::USAGE, "failed to read --options as JSON", &e))?,
+        Some(text) => serde_json::from_str(text).map_err(unreadable)?,
     };
+    if args.kind == REFERENCE {
+        let spec = child::spec(options).map_err(unreadable)?;
+        return train(&spec, args.json);
+    }
     if !PROBES.iter().any(|p| p.kind == args.kind) {
-        let known: Vec<String> = PROBES.iter().map(|p| format!("{} ({})", p.kind, p.about)).collect();
+        let probes = PROBES.iter().map(|p| (p.kind, p.about)).chain([(REFERENCE, REFERENCE_ABOUT)]);
+        let known: Vec<String> = probes.map(|(kind, about)| format!("{kind} ({about})")).collect();
         return Err(Error::new(Exit::USAGE, format!("no probe `{}`", args.kind)).hint(known.join(", ")));
     }
     let failed = |e: &probe::ProbeError| {
         let error = Error::caused(Exit::NOT_MEASURED, "failed to measure", e);
         e.hint().map_or(Error::caused(Exit::NOT_MEASURED, "failed to measure", e), |hint| error.hint(hint))
     };
-    if args.json {
-        return match probe::main(&args.kind, options, &mut std::io::stdout()) {
-            Ok(()) | Err(probe::ProbeError::Output { .. }) => Ok(Exit::OK),
-            Err(e) => Err(failed(&e)),
-        };
-    }
     let mut table = Table::default();
-    match probe::main(&args.kind, options, &mut table) {
+    let out: &mut dyn Write = if args.json { &mut std::io::stdout() } else { &mut table };
+    match probe::main(&args.kind, options, out) {
         Ok(()) | Err(probe::ProbeError::Output { .. }) => Ok(Exit::OK),
         Err(e) => Err(failed(&e)),
     }
+}
+
+/// Trains the reference workload in processes of their own, by the entry that the agent uses.
+fn train(spec: &Spec, json: bool) -> commands::Result {
+    spec.check().map_err(|why| Error::new(Exit::USAGE, format!("failed to use --options: {why}")))?;
+    let lost = |e: std::io::Error| Error::caused(Exit::NOT_MEASURED, "failed to start the training", &e);
+    let mut training = Command::new("/proc/self/exe")
+        .args([CHILD, "0", "probe", REFERENCE])
+        .stdin(Stdio::piped())
+        .stdout(if json { Stdio::inherit() } else { Stdio::piped() })
+        .spawn()
+        .map_err(lost)?;
+    if let Some(mut input) = training.stdin.take() {
+        let _ = writeln!(input, "{}", serde_json::json!(spec));
+    }
+    let mut table = Table { warmup: spec.warmup, ..Table::default() };
+    if let Some(mut output) = training.stdout.take() {
+        // A reader of ours that is gone ends the training, too: the pipe closes.
+        let _ = std::io::copy(&mut output, &mut table);
+    }
+    let status = training.wait().map_err(lost)?;
+    if status.success() {
+        let _ = table.steps();
+        return Ok(Exit::OK);
+    }
+    // It has said why.
+    Ok(if status.code() == Some(2) { Exit::USAGE } else { Exit::NOT_MEASURED })
 }
 
 /// JSON lines as a table, line by line.
 #[derive(Default)]
 struct Table {
     rest: Vec<u8>,
+    /// Steps that do not count.
+    warmup: u64,
+    /// Seconds of those that do.
+    seconds: Vec<f64>,
+    /// Tokens of each.
+    tokens: usize,
+}
+
+impl Table {
+    /// Training comes to two numbers.
+    fn steps(&self) -> std::io::Result<()> {
+        let Some(median) = summary::median(&summary::sorted(&self.seconds)) else { return Ok(()) };
+        let mut out = std::io::stdout().lock();
+        let label = format!("median of {} steps", self.seconds.len());
+        writeln!(out, "{:28} {:>18.6} {:8} {label}", "step_time", median, "s")?;
+        writeln!(
+            out,
+            "{:28} {:>18.0} {:8} {label}",
+            "tokens_per_second",
+            self.tokens as f64 / median,
+            "tokens/s"
+        )
+    }
 }
 
 impl Write for Table {
@@ -59,7 +112,14 @@ impl Write for Table {
         self.rest.extend_from_slice(bytes);
         while let Some(end) = self.rest.iter().position(|b| *b == b'\n') {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
-            let text = row(&serde_json::from_slice(&line).unwrap_or_default());
+            let line = serde_json::from_slice(&line).unwrap_or_default();
+            let text = row(&line);
+            if let Ok(step) = serde_json::from_value::<StepLine>(line)
+                && step.step > self.warmup
+            {
+                self.seconds.push(step.seconds);
+                self.tokens = step.tokens;
+            }
             let mut out = std::io::stdout().lock();
             out.write_all(text.as_bytes())?;
         }
@@ -94,42 +154,4 @@ fn row(line: &serde_json::Value) -> String {
         Some(note) => format!("note: {note}\n"),
         None => String::new(),
     }
-}
-
-/// The entry of a child that the agent starts to run a probe: options on stdin, JSON lines on stdout. Returns the
-/// exit code.
-pub fn child(kind: &str) -> i32 {
-    if kind == RANK {
-        return reference::rank_main();
-    }
-    let options = match probe::read_spec(&mut BufReader::new(std::io::stdin())) {
-        Ok(options) => options,
-        Err(e) => return complain(&e),
-    };
-    if kind == REFERENCE {
-        let spec = match serde_json::from_value(options) {
-            Ok(spec) => spec,
-            Err(e) => return complain(&e),
-        };
-        // The link, not the path: the file may have been replaced since the agent started.
-        let launcher = RankLauncher {
-            program: Some("/proc/self/exe".into()),
-            ..RankLauncher::this_program([CHILD, "0", "probe", RANK])
-        };
-        return reference::main(&spec, &launcher);
-    }
-    match probe::main(kind, options, &mut std::io::stdout()) {
-        Ok(()) => 0,
-        Err(e) => {
-            complain(&e);
-            e.exit_code()
-        }
-    }
-}
-
-fn complain(e: &dyn std::error::Error) -> i32 {
-    let chain: Vec<String> =
-        std::iter::successors(Some(e), |e| e.source()).map(ToString::to_string).collect();
-    let _ = writeln!(std::io::stderr(), "{}", chain.join(": "));
-    probe::EXIT_FAILED
 }
