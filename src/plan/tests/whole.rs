@@ -32,6 +32,21 @@ fn a_good_plan_is_read_in_full() {
     assert_eq!(plan.stage("soak").unwrap().spec().unwrap().at_least_seconds(), 3600.0);
 }
 
+/// What versions of YAML read differently is not guessed where any value may stand.
+#[test]
+fn free_values_are_not_guessed() {
+    let with = |value: &str| FULL.replace("{ value: false, by", &format!("{{ value: {value}, by"));
+    for value in ["true", "3", "2.5", "3h40m", "\"no\"", "\"0x1f\"", "never", "-1"] {
+        assert!(load("p.yaml", &with(value), &options()).plan.is_some(), "{value}");
+    }
+    for value in ["no", "True", "YES", "010", "0x1f", "1_000", ".nan", "-.inf", "~"] {
+        let found = messages(&with(value));
+        let refused =
+            |m: &String| m.contains("ambiguous") || m.contains("may be a number") || m.contains("no value");
+        assert!(found.iter().filter(|m| refused(m)).count() == 1, "{value}: {found:?}");
+    }
+}
+
 #[test]
 fn commands_are_never_templated() {
     let plan = load("p.yaml", FULL, &options()).plan.unwrap();
