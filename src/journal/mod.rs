@@ -5,6 +5,8 @@
 //! of this module's business.
 
 mod reader;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub use reader::{Tail, read};
