@@ -5,5 +5,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+mod architecture;
+mod cli;
+mod exits;
 mod outcomes;
+mod resume;
+mod running;
+mod schedule;
+mod signals;
 mod support;
