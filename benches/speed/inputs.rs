@@ -109,7 +109,7 @@ impl Shape {
         Self { platforms: 4, stages: 5, series: 2, samples: 25_000, per_line: 1_000, seed: 1 };
     /// 10,000 series of five samples.
     pub(crate) const WIDE: Self =
-        Self { platforms: 20, stages: 5, series: 100, samples: 5, per_line: 5, seed: 1 };
+        Self { platforms: 4, stages: 5, series: 500, samples: 5, per_line: 5, seed: 1 };
 
     fn plan(&self) -> String {
         let mut text = "schema: 1\nname: wide\nperiod: 2026-Q1\ncurrency: CNY\n".to_owned();

@@ -31,7 +31,7 @@ impl Row {
 
 /// Runs rows and prints them.
 pub(crate) struct Runner {
-    program: &'static str,
+    program: String,
     rounds: u32,
     only: Option<String>,
     /// Whether the inputs stay for a closer look.
@@ -45,13 +45,15 @@ pub(crate) fn header() {
 }
 
 impl Runner {
-    /// `[--rounds N] [--keep] [NAME]`; `--bench` is cargo's.
-    pub(crate) fn from_args(program: &'static str) -> Self {
-        let mut runner = Self { program, rounds: 5, only: None, keep: false, all_held: true };
+    /// `[--rounds N] [--keep] [--program FILE] [NAME]`; `--bench` is cargo's.
+    pub(crate) fn from_args(program: &str) -> Self {
+        let mut runner =
+            Self { program: program.to_owned(), rounds: 5, only: None, keep: false, all_held: true };
         let mut args = std::env::args().skip(1);
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--rounds" => runner.rounds = args.next().and_then(|n| n.parse().ok()).unwrap_or(1).max(1),
+                "--program" => runner.program = args.next().unwrap_or_default(),
                 "--keep" => runner.keep = true,
                 "--bench" => {}
                 _ => runner.only = Some(arg),
@@ -97,7 +99,7 @@ impl Runner {
         }
         let (mut cpu, mut rss) = (f64::INFINITY, 0);
         for _ in 0..self.rounds {
-            let mut command = Command::new(self.program);
+            let mut command = Command::new(&self.program);
             let used = with(&mut command)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -128,7 +130,7 @@ impl Runner {
 
     /// Runs `planrun` once, to make an input of a later row.
     pub(crate) fn quietly(&self, with: impl Fn(&mut Command) -> &mut Command) -> Result<(), Box<dyn Error>> {
-        let mut command = Command::new(self.program);
+        let mut command = Command::new(&self.program);
         let done = with(&mut command).stdin(Stdio::null()).stdout(Stdio::null()).output()?;
         if done.status.success() {
             return Ok(());

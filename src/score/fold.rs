@@ -142,6 +142,8 @@ struct InProgress {
     judgement: Judgement,
     tasks: Vec<TaskSeen>,
     index: HashMap<TaskId, usize>,
+    /// Of each task: where each of its series stands. A program may label every value, so a search would take long.
+    series: Vec<HashMap<Series, usize>>,
     open: Vec<Open>,
     notes: Vec<NoteSeen>,
 }
@@ -187,6 +189,7 @@ impl Fold {
                 let i = state.find(seq, task)?;
                 let planned = state.tasks[i].planned.clone();
                 state.tasks[i] = TaskSeen { attempts: *attempt, ..TaskSeen::new(planned) };
+                state.series[i].clear();
                 state.open[i] = Open::Running;
             }
             Body::Fact { task, name, value } => {
@@ -200,8 +203,9 @@ impl Fold {
             Body::Samples { task, series, values } => {
                 let i = state.find(seq, task)?;
                 let known = &mut state.tasks[i].series;
-                let at = known.iter().position(|(s, _)| s == series).unwrap_or_else(|| {
+                let at = state.series[i].get(series).copied().unwrap_or_else(|| {
                     known.push((series.clone(), Vec::new()));
+                    state.series[i].insert(series.clone(), known.len() - 1);
                     known.len() - 1
                 });
                 known[at].1.extend(values.iter().map(|v| v.get()));
@@ -282,6 +286,7 @@ fn begin(started: &RunStarted, at: &str) -> Result<InProgress, FoldError> {
         },
         judgement,
         index: tasks.iter().enumerate().map(|(i, t)| (t.planned.id.clone(), i)).collect(),
+        series: vec![HashMap::new(); tasks.len()],
         open: vec![Open::Closed; tasks.len()],
         tasks,
         notes: Vec::new(),
