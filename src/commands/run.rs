@@ -96,8 +96,8 @@ fn make_dir(asked: Option<&Path>, plan: &Plan) -> Result<PathBuf, Error> {
     let now = jiff::Timestamp::now().to_string();
     let stamp: String = now.chars().take(19).filter(|c| !"-:".contains(*c)).collect();
     let name = format!("{}-{}-{stamp}Z", plan.period, plan.name);
-    let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
-    let name: String = name.chars().map(plain).collect();
+    let fit = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = name.chars().map(fit).collect();
     let runs = Path::new("runs");
     std::fs::create_dir_all(runs).map_err(|e| failed(runs, &e))?;
     // Runs that begin in the same second get folders of their own.
