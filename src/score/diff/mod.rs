@@ -9,6 +9,8 @@ mod headline;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +26,7 @@ use super::{
     scorecard::{GateCard, MetricCard, PlatformCard, Range, Score, Scorecard, VerdictKind, round6},
 };
 use crate::{
-    measure::{Better, MetricPath, Money, Unit},
+    measure::{Better, Labels, MetricPath, Money, Unit},
     record::{CheckOutcome, PlanRef},
 };
 
@@ -319,11 +321,12 @@ fn both(old: One<'_>, new: One<'_>) -> PlatformDiff {
     let (device, cautions) = hosts(a, b);
     let headline = headline_ids(new);
     let mut metrics: Vec<MetricDelta> = Vec::new();
+    let (before, after) = (by_name(&a.metrics), by_name(&b.metrics));
     for m in &b.metrics {
-        let before = a.metrics.iter().find(|o| same(o, m));
+        let before = before.get(&name(m)).copied();
         metrics.push(metric(before, Some(m), device.as_deref(), (&old.0.stages, &new.0.stages)));
     }
-    let gone = a.metrics.iter().filter(|o| !b.metrics.iter().any(|m| same(o, m)));
+    let gone = a.metrics.iter().filter(|o| !after.contains_key(&name(o)));
     metrics.extend(gone.map(|o| metric(Some(o), None, None, (&old.0.stages, &new.0.stages))));
     for id in &headline {
         match id.as_str() {
@@ -351,8 +354,16 @@ fn both(old: One<'_>, new: One<'_>) -> PlatformDiff {
     }
 }
 
-fn same(a: &MetricCard, b: &MetricCard) -> bool {
-    (&a.stage, &a.name, &a.labels) == (&b.stage, &b.name, &b.labels)
+/// What makes two figures the same metric.
+type MetricName<'a> = (&'a str, &'a str, &'a Labels);
+
+fn name(m: &MetricCard) -> MetricName<'_> {
+    (&m.stage, &m.name, &m.labels)
+}
+
+fn by_name(metrics: &[MetricCard]) -> HashMap<MetricName<'_>, &MetricCard> {
+    // Of two of one name the first counts.
+    metrics.iter().rev().map(|m| (name(m), m)).collect()
 }
 
 /// Why figures of another device cannot be compared, and what else changed about the machines.
