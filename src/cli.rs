@@ -157,8 +157,10 @@ pub enum ReportFormat {
     Html,
     /// All metrics as CSV.
     Csv,
-    /// JUnit XML.
+    /// `JUnit` XML.
     Junit,
+    /// One screen for a terminal.
+    Text,
 }
 
 /// Languages of reports.

@@ -21,18 +21,31 @@ fn main() -> ExitCode {
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(e) => {
-            // Help and version are data, usage errors are talk; a closed pipe is no error.
-            let _ = e.print();
-            return ExitCode::from(if e.use_stderr() { Exit::USAGE } else { Exit::OK });
-        }
+        Err(e) => return ExitCode::from(shown(&e)),
     };
-    match run(cli) {
+    let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(cli))).unwrap_or_else(|_| {
+        // The panic itself has been shown where it happened.
+        Err(Error::new(Exit::BUG, "planrun met a fault of its own")
+            .hint("please report it with the lines above; a run goes on with `planrun resume DIR`"))
+    });
+    match ended {
         Ok(code) => ExitCode::from(code),
         Err(e) => {
             commands::talk(&e.render());
             ExitCode::from(e.code)
         }
+    }
+}
+
+/// Help and version are data, usage errors are talk. A reader that has gone away is no error, a full disk is.
+fn shown(e: &clap::Error) -> u8 {
+    match (e.use_stderr(), e.print()) {
+        (true, _) => Exit::USAGE,
+        (false, Err(io)) if io.kind() != std::io::ErrorKind::BrokenPipe => {
+            commands::talk(&Error::caused(Exit::NOT_MEASURED, "failed to write to stdout", &io).render());
+            Exit::NOT_MEASURED
+        }
+        (false, _) => Exit::OK,
     }
 }
 

@@ -199,7 +199,7 @@ pub(crate) fn journal(dir: &Path, shape: &Shape) -> Result<(), Box<dyn Error>> {
         tasks: tasks.clone(),
         quick: false,
     };
-    let mut journal = Journal::create(dir, first)?;
+    let mut journal = Journal::create(dir, first, Vec::new())?;
     let mut noise = Noise(shape.seed);
     for PlannedTask { id: task, .. } in tasks {
         journal.append(Body::TaskStarted { task: task.clone(), attempt: 1 })?;

@@ -6,20 +6,24 @@ use std::{
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::mpsc::{Sender, SyncSender},
+    sync::{Arc, Mutex, PoisonError, mpsc::SyncSender},
     time::{Duration, Instant},
 };
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
-use super::{Event, base_env, processes};
+use super::{Event, processes};
 use crate::wire::{Blob, CHUNK, Program, Spawn, Status, Stream, Up};
 
 /// The sub-command under which the agent's binary starts itself as a child.
 pub const CHILD: &str = "agent-child";
 
-/// After a process ended, how long its output may stay open: something that it left behind may hold it.
+/// After a process ended, how long its output may stay open with nothing coming: something that it left behind may
+/// hold it.
 const DRAIN: Duration = Duration::from_millis(250);
+
+/// After a process ended, how much of its output may still come: no pipe holds more, the rest is of others.
+const MOST_AFTER_END: u64 = 2 << 20;
 
 /// How long a command that undoes may take.
 const UNDO: Duration = Duration::from_secs(20);
@@ -33,27 +37,41 @@ struct Running {
     ended: Option<(ExitStatus, f64, Instant)>,
     /// Outputs that are still open.
     open: u32,
+    flow: Arc<Mutex<Flow>>,
+    /// Bytes that had been passed on when it ended.
+    bytes_at_end: u64,
     undo: Option<Vec<String>>,
+}
+
+/// How the outputs of a process flow.
+struct Flow {
+    /// When bytes last came, or were last passed on.
+    at: Instant,
+    /// Bytes so far.
+    bytes: u64,
+    /// Outputs whose bytes wait for the runner to take them.
+    waiting: u32,
 }
 
 /// All processes of the current task.
 pub(super) struct Children {
     running: BTreeMap<u32, Running>,
-    events: Sender<Event>,
+    events: SyncSender<Event>,
     up: SyncSender<Up>,
-    run: String,
+    env: BTreeMap<String, String>,
     task: String,
     cpus: Option<u32>,
     grace: Duration,
     born: Instant,
     oom_kills: u64,
+    muted: bool,
 }
 
 impl Children {
     pub(super) fn new(
-        events: Sender<Event>,
+        events: SyncSender<Event>,
         up: SyncSender<Up>,
-        run: String,
+        env: BTreeMap<String, String>,
         cpus: Option<u32>,
         grace: Duration,
     ) -> Self {
@@ -62,12 +80,13 @@ impl Children {
             running: BTreeMap::new(),
             events,
             up,
-            run,
+            env,
             task: String::new(),
             cpus,
             grace,
             born,
             oom_kills: 0,
+            muted: false,
         }
     }
 
@@ -93,7 +112,12 @@ impl Children {
             Program::Argv(argv) => command.arg("exec").args(argv),
             Program::Shell(line) => command.args(["exec", "/bin/sh", "-c"]).arg(line),
         };
-        command.current_dir(dir).envs(base_env(&self.run, &self.task)).envs(&spawn.env).env("PWD", dir);
+        command
+            .current_dir(dir)
+            .envs(&spawn.env)
+            .envs(&self.env)
+            .env("PLANRUN_TASK", &self.task)
+            .env("PWD", dir);
         command.stdin(if spawn.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let begun = Instant::now();
@@ -111,12 +135,13 @@ impl Children {
             });
         }
         let mut open = 0;
+        let flow = Arc::new(Mutex::new(Flow { at: begun, bytes: 0, waiting: 0 }));
         if let Some(out) = child.stdout.take() {
-            self.forward(id, Stream::Out, out);
+            self.forward(id, Stream::Out, out, flow.clone());
             open += 1;
         }
         if let Some(err) = child.stderr.take() {
-            self.forward(id, Stream::Err, err);
+            self.forward(id, Stream::Err, err, flow.clone());
             open += 1;
         }
         let events = self.events.clone();
@@ -129,11 +154,21 @@ impl Children {
                 let _ = events.send(Event::Ended(id));
             });
         }
-        self.running.insert(id, Running { child, begun, kill_at: None, ended: None, open, undo: spawn.undo });
+        let running = Running {
+            child,
+            begun,
+            kill_at: None,
+            ended: None,
+            open,
+            flow,
+            bytes_at_end: 0,
+            undo: spawn.undo,
+        };
+        self.running.insert(id, running);
     }
 
     /// Passes on what a process prints, as it comes.
-    fn forward(&self, id: u32, stream: Stream, mut from: impl Read + Send + 'static) {
+    fn forward(&self, id: u32, stream: Stream, mut from: impl Read + Send + 'static, flow: Arc<Mutex<Flow>>) {
         let (up, events, born) = (self.up.clone(), self.events.clone(), self.born);
         std::thread::spawn(move || {
             let mut buffer = vec![0; CHUNK];
@@ -143,7 +178,13 @@ impl Children {
                     Ok(n) => {
                         let at = born.elapsed().as_secs_f64();
                         let data = Blob(buffer[..n].to_vec());
-                        if up.send(Up::Output { id, stream, at, data }).is_err() {
+                        note(&flow, |flow| {
+                            flow.bytes += n as u64;
+                            flow.waiting += 1;
+                        });
+                        let sent = up.send(Up::Output { id, stream, at, data });
+                        note(&flow, |flow| flow.waiting -= 1);
+                        if sent.is_err() {
                             break;
                         }
                     }
@@ -165,6 +206,7 @@ impl Children {
                 };
                 running.ended =
                     status.map(|status| (status, running.begun.elapsed().as_secs_f64(), Instant::now()));
+                running.bytes_at_end = note(&running.flow, |flow| flow.bytes);
             }
         }
         self.report(id, false);
@@ -182,8 +224,12 @@ impl Children {
     fn report(&mut self, id: u32, anyhow: bool) {
         let Some(running) = self.running.get(&id) else { return };
         let Some((status, seconds, since)) = running.ended else { return };
-        if running.open > 0 && since.elapsed() < DRAIN && !anyhow {
-            return;
+        if running.open > 0 && !anyhow {
+            let flow = running.flow.lock().unwrap_or_else(PoisonError::into_inner);
+            let quiet = flow.waiting == 0 && flow.at.max(since).elapsed() >= DRAIN;
+            if !quiet && flow.bytes - running.bytes_at_end <= MOST_AFTER_END {
+                return;
+            }
         }
         let oom = oom_kills() > self.oom_kills;
         let status = match (status.code(), status.signal()) {
@@ -194,7 +240,14 @@ impl Children {
         if let Some(undo) = self.running.remove(&id).and_then(|r| r.undo) {
             undo_by(&undo);
         }
-        let _ = self.up.send(Up::End { id, status, seconds });
+        if !self.muted {
+            let _ = self.up.send(Up::End { id, status, seconds });
+        }
+    }
+
+    /// From now on no end is reported: the agent goes, and takes all processes along.
+    pub(super) fn mute(&mut self) {
+        self.muted = true;
     }
 
     /// Asks a process and its group to end; [`Self::tick`] kills what does not.
@@ -248,6 +301,13 @@ impl Children {
         }
         (ended, stuck)
     }
+}
+
+/// Notes that something happened to the outputs.
+fn note<T>(flow: &Mutex<Flow>, change: impl FnOnce(&mut Flow) -> T) -> T {
+    let mut flow = flow.lock().unwrap_or_else(PoisonError::into_inner);
+    flow.at = Instant::now();
+    change(&mut flow)
 }
 
 fn pid_of(child: &Child) -> Option<Pid> {

@@ -12,6 +12,9 @@ use crate::wire::{Blob, CHUNK, Up};
 /// How many files one request may bring.
 const MOST_FILES: usize = 1000;
 
+/// How many names of what was left out one answer lists.
+const MOST_LEFT_OUT: usize = 50;
+
 /// Whether an error is about the disk rather than about the request.
 pub(super) fn is_disk(e: &io::Error) -> bool {
     use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
@@ -46,10 +49,11 @@ pub(super) fn put(folder: &Path, path: &str, data: &[u8], executable: bool) -> i
 pub(super) fn get(folder: &Path, path: &Path, limit: u64, mut tell: impl FnMut(Up)) -> Vec<String> {
     let mut left_out = Vec::new();
     let mut left = limit;
-    let start = match below(folder, path) {
+    let start = match below(folder, path).and_then(|start| no_link_to(folder, path).map(|()| start)) {
         Ok(start) => start,
         Err(e) => return vec![format!("{}: {e}", path.display())],
     };
+    let mut more = 0;
     let mut waiting = vec![start];
     let mut count = 0;
     while let Some(next) = waiting.pop() {
@@ -73,10 +77,49 @@ pub(super) fn get(folder: &Path, path: &Path, limit: u64, mut tell: impl FnMut(U
             Ok(())
         });
         if let Err(e) = sent {
-            left_out.push(format!("{name}: {e}"));
+            if left_out.len() < MOST_LEFT_OUT {
+                left_out.push(format!("{name}: {e}"));
+            } else {
+                more += 1;
+            }
         }
     }
+    if more > 0 {
+        left_out.push(format!("{more} more"));
+    }
     left_out
+}
+
+/// Says whether a link stands on the way to what is asked for: it could lead anywhere.
+fn no_link_to(folder: &Path, path: &Path) -> io::Result<()> {
+    let mut way = folder.to_owned();
+    for part in path.parent().into_iter().flat_map(Path::components) {
+        way.push(part);
+        if fs::symlink_metadata(&way)?.is_symlink() {
+            return Err(io::Error::other("a link stands on the way"));
+        }
+    }
+    Ok(())
+}
+
+/// Removes a folder and all in it, also what was made so that it cannot be removed.
+pub(super) fn remove_all(folder: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {}
+        other => return other,
+    }
+    let mut waiting = vec![folder.to_owned()];
+    while let Some(next) = waiting.pop() {
+        fs::set_permissions(&next, fs::Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&next)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    fs::remove_dir_all(folder)
 }
 
 /// Sends a file of which no more than `length` bytes are taken, should it grow meanwhile.

@@ -12,8 +12,9 @@ use std::{
     collections::BTreeMap,
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel},
+    sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -40,6 +41,8 @@ enum Event {
     Ended(u32),
     /// Both outputs of a child are closed, or nobody reads them any more.
     Drained(u32),
+    /// A signal told the agent to go.
+    Told(i32),
 }
 
 /// Runs until told to stop, until the runner is gone, or until the lease lapses. Returns the exit code.
@@ -51,9 +54,11 @@ pub fn main(input: impl Read + Send + 'static, output: impl Write + Send + 'stat
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| format!("cannot adopt what children leave behind: {e}"))?;
-    let (events, inbox) = channel();
-    let heard = events.clone();
-    std::thread::spawn(move || listen(input, &heard));
+    let (events, inbox) = sync_channel(WAITING);
+    let heard = Arc::new(Mutex::new(Instant::now()));
+    let (to_inbox, last) = (events.clone(), heard.clone());
+    std::thread::spawn(move || listen(input, &to_inbox, &last));
+    hear_signals(events.clone());
     let hello = match inbox.recv() {
         Ok(Event::Down(Down::Hello { protocol, .. })) if protocol != PROTOCOL => {
             return Err(format!("the runner speaks protocol {protocol}, this agent {PROTOCOL}"));
@@ -64,11 +69,14 @@ pub fn main(input: impl Read + Send + 'static, output: impl Write + Send + 'stat
     let Down::Hello { mark, run, place, lease, grace, cpus, workdir, .. } = hello else {
         return Err("no hello".to_owned());
     };
-    let up = speak(output, &mark);
-    let reaped = processes::reap_leftovers(&run);
+    let (up, spoken) = speak(output, &mark);
+    let marks = [("PLANRUN_RUN", &run), ("PLANRUN_PLACE", &place)].map(|(k, v)| format!("{k}={v}"));
+    let reaped = processes::reap_leftovers(&marks);
     let root = workdir.map_or_else(std::env::temp_dir, PathBuf::from);
-    let folder = root.join(format!("planrun-{run}-{place}"));
-    let _ = std::fs::remove_dir_all(&folder);
+    // A number of its own: an earlier agent that hangs and cleans up late does not remove ours.
+    let name = format!("planrun-{run}-{place}.");
+    remove_earlier(&root, &name);
+    let folder = root.join(format!("{name}{}", std::process::id()));
     let made = std::fs::create_dir_all(&folder).and_then(|()| {
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))
@@ -76,6 +84,8 @@ pub fn main(input: impl Read + Send + 'static, output: impl Write + Send + 'stat
     if let Err(e) = made {
         let text = format!("cannot make the folder {}: {e}; set `workdir` of the endpoint", folder.display());
         let _ = up.send(Up::Trouble { id: None, disk: true, text: text.clone() });
+        drop(up);
+        let _ = spoken.join();
         return Err(text);
     }
     let hello = Up::Hello {
@@ -93,7 +103,7 @@ pub fn main(input: impl Read + Send + 'static, output: impl Write + Send + 'stat
         children: Children::new(
             events,
             up.clone(),
-            run,
+            base_env(&run, &place),
             cpus,
             Duration::from_secs_f64(grace.clamp(0.0, 60.0)),
         ),
@@ -102,25 +112,35 @@ pub fn main(input: impl Read + Send + 'static, output: impl Write + Send + 'stat
         task: None,
         task_count: 0,
         lease: Duration::from_secs_f64(lease.clamp(1.0, 86_400.0)),
-        heard: Arc::new(Mutex::new(Instant::now())),
+        closed: false,
+        heard,
     };
     agent.tell(hello);
     stand_by(agent.heard.clone(), agent.lease, agent.folder.clone());
     let ended = agent.serve(&inbox);
     agent.finish();
-    let _ = std::fs::remove_dir_all(&agent.folder);
+    let _ = files::remove_all(&agent.folder);
     ended
 }
 
-/// Reads lines until the input closes.
-fn listen(input: impl Read, events: &Sender<Event>) {
+/// Removes folders of earlier agents of this run and place.
+fn remove_earlier(root: &Path, name: &str) {
+    for entry in std::fs::read_dir(root).into_iter().flatten().filter_map(Result::ok) {
+        if entry.file_name().to_string_lossy().starts_with(name) {
+            let _ = files::remove_all(&entry.path());
+        }
+    }
+}
+
+/// Reads lines until the input closes. Each shows that the runner is there, however long the agent takes to obey it.
+fn listen(input: impl Read, events: &SyncSender<Event>, heard: &Mutex<Instant>) {
     let mut input = BufReader::new(input);
     let mut line = Vec::new();
     loop {
         line.clear();
         match input.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line) {
             Ok(0) | Err(_) => break,
-            Ok(_) => {}
+            Ok(_) => *lock(heard) = Instant::now(),
         }
         let event = match serde_json::from_slice(&line) {
             Ok(down) => Event::Down(down),
@@ -133,11 +153,39 @@ fn listen(input: impl Read, events: &Sender<Event>) {
     let _ = events.send(Event::Closed);
 }
 
-/// Writes messages, each a line behind the mark, until nobody has anything to say.
-fn speak(output: impl Write + Send + 'static, mark: &str) -> SyncSender<Up> {
+/// INT and TERM end the agent in order. HUP does nothing: a frozen agent gets one when the runner dies, and must then
+/// live on to clean up.
+fn hear_signals(events: SyncSender<Event>) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
+    let entered = runtime.enter();
+    let listen = |kind| signal(kind).ok();
+    let both = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()));
+    let (Some(mut hup), (Some(mut int), Some(mut term))) = (listen(SignalKind::hangup()), both) else {
+        return;
+    };
+    drop(entered);
+    std::thread::spawn(move || {
+        runtime.block_on(async move {
+            loop {
+                let signal = tokio::select! {
+                    _ = int.recv() => 2,
+                    _ = term.recv() => 15,
+                    _ = hup.recv() => continue,
+                };
+                if events.send(Event::Told(signal)).is_err() {
+                    return;
+                }
+            }
+        });
+    });
+}
+
+/// Writes messages, each a line behind the mark, until nobody has anything to say; the thread ends once all is said.
+fn speak(output: impl Write + Send + 'static, mark: &str) -> (SyncSender<Up>, JoinHandle<()>) {
     let prefix = prefix(mark);
     let (up, messages) = sync_channel::<Up>(WAITING);
-    std::thread::spawn(move || {
+    let spoken = std::thread::spawn(move || {
         let mut output = output;
         for message in messages {
             let Ok(json) = serde_json::to_string(&message) else { continue };
@@ -148,7 +196,7 @@ fn speak(output: impl Write + Send + 'static, mark: &str) -> SyncSender<Up> {
             }
         }
     });
-    up
+    (up, spoken)
 }
 
 fn lock(heard: &Mutex<Instant>) -> MutexGuard<'_, Instant> {
@@ -164,7 +212,7 @@ fn stand_by(heard: Arc<Mutex<Instant>>, lease: Duration, folder: PathBuf) {
             std::thread::sleep(Duration::from_millis(200));
         }
         processes::end_descendants();
-        let _ = std::fs::remove_dir_all(folder);
+        let _ = files::remove_all(&folder);
         #[expect(clippy::exit, reason = "the main thread is stuck: nothing else ends the process")]
         std::process::exit(1);
     });
@@ -178,6 +226,8 @@ struct Agent {
     task: Option<PathBuf>,
     task_count: u32,
     lease: Duration,
+    /// The runner went away in the middle of a clean-up.
+    closed: bool,
     heard: Arc<Mutex<Instant>>,
 }
 
@@ -192,23 +242,32 @@ impl Agent {
     }
 
     fn serve(&mut self, inbox: &Receiver<Event>) -> Result<(), String> {
+        let mut silent = false;
         loop {
+            if self.closed {
+                return Ok(());
+            }
             match inbox.recv_timeout(TICK) {
                 Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 Ok(Event::Down(Down::Bye)) => return Ok(()),
-                Ok(Event::Down(down)) => {
-                    *lock(&self.heard) = Instant::now();
-                    self.obey(down, inbox);
-                }
+                Ok(Event::Down(down)) => self.obey(down, inbox),
                 Ok(Event::Garbled(why)) => {
                     self.trouble(None, false, format!("a message cannot be read: {why}"))
                 }
                 Ok(Event::Ended(id)) => self.children.reap(id),
                 Ok(Event::Drained(id)) => self.children.drained(id),
+                Ok(Event::Told(signal)) => {
+                    self.children.mute();
+                    return Err(format!("signal {signal} told the agent to go: everything was ended"));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
             self.children.tick();
-            if lock(&self.heard).elapsed() > self.lease {
+            // Looked at twice: an agent that was itself frozen first gets to read what waits for it.
+            let was_silent = std::mem::replace(&mut silent, lock(&self.heard).elapsed() > self.lease);
+            if silent && was_silent {
+                // How processes end from now on says nothing about them.
+                self.children.mute();
                 return Err(
                     "the runner fell silent for longer than the lease: everything was ended".to_owned()
                 );
@@ -262,7 +321,8 @@ impl Agent {
                     match event {
                         Event::Ended(id) => self.children.reap(id),
                         Event::Drained(id) => self.children.drained(id),
-                        _ => {}
+                        Event::Closed | Event::Told(_) | Event::Down(Down::Bye) => self.closed = true,
+                        Event::Down(_) | Event::Garbled(_) => {}
                     }
                 }
                 let (ended, stuck) = self.finish();
@@ -276,7 +336,7 @@ impl Agent {
     fn finish(&mut self) -> (u32, Vec<u32>) {
         let swept = self.children.sweep();
         if let Some(folder) = self.task.take() {
-            if let Err(e) = std::fs::remove_dir_all(&folder) {
+            if let Err(e) = files::remove_all(&folder) {
                 self.trouble(None, false, format!("cannot remove {}: {e}", folder.display()));
             }
         }
@@ -284,9 +344,9 @@ impl Agent {
     }
 }
 
-/// Environment that every process gets beside what the runner asks for.
-fn base_env(run: &str, task: &str) -> BTreeMap<String, String> {
-    [("LC_ALL", "C"), ("TZ", "UTC"), ("PLANRUN_RUN", run), ("PLANRUN_TASK", task)]
+/// Environment that every process gets beside what the runner asks for. Run and place mark it as ours.
+fn base_env(run: &str, place: &str) -> BTreeMap<String, String> {
+    [("LC_ALL", "C"), ("TZ", "UTC"), ("PLANRUN_RUN", run), ("PLANRUN_PLACE", place)]
         .into_iter()
         .map(|(k, v)| (k.to_owned(), v.to_owned()))
         .collect()

@@ -88,19 +88,27 @@ fn reap_adopted() {
     while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
 }
 
-/// Ends processes that carry the run's mark in their environment but are no descendants of this agent: what an
-/// agent that was killed could not end itself.
-pub(super) fn reap_leftovers(run: &str) -> u32 {
+/// Ends processes that carry these entries in their environment but are no descendants of this agent: what an agent
+/// that was killed could not end itself. Looks again until there are none, since they may start others meanwhile.
+pub(super) fn reap_leftovers(marks: &[String]) -> u32 {
     let own = std::process::id();
-    let mark = format!("PLANRUN_RUN={run}");
+    let begun = Instant::now();
     let marked = |pid: u32| {
-        std::fs::read(format!("/proc/{pid}/environ"))
-            .is_ok_and(|environ| environ.split(|b| *b == 0).any(|entry| entry == mark.as_bytes()))
+        std::fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environ| {
+            let entries: Vec<&[u8]> = environ.split(|b| *b == 0).collect();
+            marks.iter().all(|mark| entries.contains(&mark.as_bytes()))
+        })
     };
-    let mut count = 0;
-    for pid in parents().into_keys().filter(|pid| *pid != own && marked(*pid)) {
-        kill(pid);
-        count += 1;
+    let mut seen = std::collections::BTreeSet::new();
+    loop {
+        let left: Vec<u32> = parents().into_keys().filter(|pid| *pid != own && marked(*pid)).collect();
+        if left.is_empty() || begun.elapsed() > PATIENCE {
+            return seen.len() as u32;
+        }
+        for pid in left {
+            seen.insert(pid);
+            kill(pid);
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
-    count
 }

@@ -46,7 +46,11 @@ pub fn probe(args: &ProbeArgs) -> commands::Result {
     let mut table = Table::default();
     let out: &mut dyn Write = if args.json { &mut std::io::stdout() } else { &mut table };
     match probe::main(&args.kind, options, out) {
-        Ok(()) | Err(probe::ProbeError::Output { .. }) => Ok(Exit::OK),
+        Ok(()) => Ok(Exit::OK),
+        // A reader that has gone away is no error; a full disk is.
+        Err(probe::ProbeError::Output { source }) if source.kind() == std::io::ErrorKind::BrokenPipe => {
+            Ok(Exit::OK)
+        }
         Err(e) => Err(failed(&e)),
     }
 }

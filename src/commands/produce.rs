@@ -89,7 +89,7 @@ impl Made {
     /// When it cannot be rendered.
     pub fn summary(&self) -> Result<String, Error> {
         let options = report::Options { language: report::Language::En, template: None };
-        report::render(report::Format::Markdown, &self.scorecard, &options).map_err(|e| report_error(&e))
+        report::render(report::Format::Text, &self.scorecard, &options).map_err(|e| report_error(&e))
     }
 
     /// The exit code that the outcomes come to; the worst wins.

@@ -26,6 +26,7 @@ pub fn report(args: &ReportArgs) -> commands::Result {
         ReportFormat::Html => report::Format::Html,
         ReportFormat::Csv => report::Format::Csv,
         ReportFormat::Junit => report::Format::Junit,
+        ReportFormat::Text => report::Format::Text,
     };
     let text = report::render(format, &scorecard, &options).map_err(|e| report_error(&e))?;
     match &args.output {

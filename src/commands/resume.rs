@@ -6,7 +6,7 @@ use crate::{
     cli::ResumeArgs,
     commands::{
         self,
-        run::{Settings, execute, journal_error},
+        run::{self, Settings, execute, journal_error},
         source::Source,
         talk,
     },
@@ -63,7 +63,7 @@ pub fn resume(args: &ResumeArgs, talking: Talk) -> commands::Result {
             .hint("was it made by another version of planrun, or in another environment? Start a new run"));
     }
     let finished = finished(&resumed.records);
-    let earlier = earlier(&resumed.records, &finished, first);
+    let found = found(&resumed.records, &finished, first);
     if talking >= Talk::Normal {
         talk(&format!("{} of {} tasks have ended before\n", finished.len(), schedule.planned.len()));
     }
@@ -73,7 +73,8 @@ pub fn resume(args: &ResumeArgs, talking: Talk) -> commands::Result {
     let spent_seconds = spent(&resumed.records);
     let settings =
         Settings { id: first.run.clone(), dir, plan: &plan, quick: first.quick, spent_seconds, talking };
-    execute(settings, schedule, finished, earlier, &mut journal)
+    let begun = begun(&resumed.records);
+    execute(settings, schedule, run::Earlier { finished, begun, found }, &mut journal)
 }
 
 fn run_started(record: &Record) -> Option<&RunStarted> {
@@ -123,8 +124,19 @@ fn finished(records: &[Record]) -> BTreeMap<TaskId, Outcome> {
     finished
 }
 
+/// The highest number of a try of each task.
+fn begun(records: &[Record]) -> BTreeMap<TaskId, u32> {
+    let mut begun = BTreeMap::new();
+    for record in records {
+        if let Body::TaskStarted { task, attempt } = &record.body {
+            begun.insert(task.clone(), *attempt);
+        }
+    }
+    begun
+}
+
 /// What finished tasks found, the last value of each series.
-fn earlier(
+fn found(
     records: &[Record],
     finished: &BTreeMap<TaskId, Outcome>,
     first: &RunStarted,

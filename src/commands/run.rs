@@ -16,8 +16,8 @@ use crate::{
     outcome::{Cause, Outcome, OutcomeKind},
     plan::model::{self, Plan},
     progress::{Progress, Talk},
-    record::{PlanRef, RunStarted, SCHEMA},
-    runner::{self, Choice, Place, Run, Schedule, Stop, schedule},
+    record::{PlanRef, RunStarted, SCHEMA, TaskId},
+    runner::{self, Choice, Place, Ran, Run, Schedule, Stop, schedule},
     score::rubric::Rubric,
     transport::{Transport, local::Local},
 };
@@ -44,12 +44,14 @@ pub fn run(args: &RunArgs, talking: Talk) -> commands::Result {
     let dir = make_dir(args.output.as_deref(), &plan)?;
     let id = runner::new_run_id();
     let first = first_line(&id, &source, &plan, rubric, args, &schedule)?;
-    let mut journal = Journal::create(&dir, first).map_err(|e| journal_error(&e, &dir))?;
+    let finished: BTreeMap<TaskId, Outcome> = schedule.settled.iter().cloned().collect();
+    let settled = schedule.settled.iter().map(|(task, outcome)| runner::settled(task, outcome)).collect();
+    let mut journal = Journal::create(&dir, first, settled).map_err(|e| journal_error(&e, &dir))?;
     if talking >= Talk::Normal {
         talk(&format!("writing to {}\n", dir.display()));
     }
     let run = Settings { id, dir: &dir, plan: &plan, quick: args.quick, spent_seconds: 0.0, talking };
-    execute(run, schedule, BTreeMap::new(), Vec::new(), &mut journal)
+    execute(run, schedule, Earlier { finished, ..Earlier::default() }, &mut journal)
 }
 
 fn first_line(
@@ -83,21 +85,31 @@ fn first_line(
 }
 
 fn make_dir(asked: Option<&Path>, plan: &Plan) -> Result<PathBuf, Error> {
-    let dir = asked.map_or_else(
-        || {
-            let now = jiff::Timestamp::now().to_string();
-            let stamp: String = now.chars().take(19).filter(|c| !"-:".contains(*c)).collect();
-            let name = format!("{}-{}-{stamp}Z", plan.period, plan.name);
-            let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
-            Path::new("runs").join(name.chars().map(plain).collect::<String>())
-        },
-        Path::to_owned,
-    );
-    std::fs::create_dir_all(&dir).map_err(|e| {
-        Error::caused(Exit::USAGE, format!("failed to make the folder {}", dir.display()), &e)
+    let failed = |dir: &Path, e: &std::io::Error| {
+        Error::caused(Exit::USAGE, format!("failed to make the folder {}", dir.display()), e)
             .hint("name another one with -o DIR")
-    })?;
-    Ok(dir)
+    };
+    if let Some(dir) = asked {
+        std::fs::create_dir_all(dir).map_err(|e| failed(dir, &e))?;
+        return Ok(dir.to_owned());
+    }
+    let now = jiff::Timestamp::now().to_string();
+    let stamp: String = now.chars().take(19).filter(|c| !"-:".contains(*c)).collect();
+    let name = format!("{}-{}-{stamp}Z", plan.period, plan.name);
+    let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = name.chars().map(plain).collect();
+    let runs = Path::new("runs");
+    std::fs::create_dir_all(runs).map_err(|e| failed(runs, &e))?;
+    // Runs that begin in the same second get folders of their own.
+    for n in 1_u32.. {
+        let dir = runs.join(if n == 1 { name.clone() } else { format!("{name}-{n}") });
+        match std::fs::create_dir(&dir) {
+            Ok(()) => return Ok(dir),
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(failed(&dir, &e)),
+        }
+    }
+    Ok(runs.join(name))
 }
 
 /// The error of a journal, with its exit code and what to do.
@@ -126,6 +138,17 @@ pub(super) fn journal_error(e: &JournalError, dir: &Path) -> Error {
     }
 }
 
+/// What earlier processes of a run came to.
+#[derive(Default)]
+pub(super) struct Earlier {
+    /// Tasks that have ended for good.
+    pub(super) finished: BTreeMap<TaskId, Outcome>,
+    /// Tries that were begun.
+    pub(super) begun: BTreeMap<TaskId, u32>,
+    /// What finished tasks found.
+    pub(super) found: Vec<(TaskId, crate::stage::drive::Earlier)>,
+}
+
 /// What a run goes by, beside its schedule.
 pub(super) struct Settings<'a> {
     pub(super) id: String,
@@ -141,8 +164,7 @@ pub(super) struct Settings<'a> {
 pub(super) fn execute(
     settings: Settings<'_>,
     schedule: Schedule,
-    finished: BTreeMap<crate::record::TaskId, Outcome>,
-    earlier: Vec<(crate::record::TaskId, crate::stage::drive::Earlier)>,
+    earlier: Earlier,
     journal: &mut Journal,
 ) -> commands::Result {
     let Settings { id, dir, plan, quick, spent_seconds, talking } = settings;
@@ -151,7 +173,7 @@ pub(super) fn execute(
         .enable_all()
         .build()
         .map_err(|e| Error::caused(Exit::NOT_MEASURED, "failed to start", &e))?;
-    let mut progress = Progress::new(talking, &schedule.planned, finished.len());
+    let mut progress = Progress::new(talking, &schedule.planned, earlier.finished.len());
     let limit = |of: fn(&crate::platform::Limits) -> Option<f64>| {
         plan.limits.as_ref().and_then(|l| of(&l.value)).map(|seconds| (seconds - spent_seconds).max(0.0))
     };
@@ -160,8 +182,9 @@ pub(super) fn execute(
             id,
             dir: dir.to_owned(),
             schedule,
-            finished,
-            earlier,
+            finished: earlier.finished,
+            begun: earlier.begun,
+            earlier: earlier.found,
             quick,
             lease: Duration::from_secs_f64(plan.lease().seconds.max(1.0)),
             warn_after: limit(|l| l.warn_after.as_ref().map(|d| d.value.seconds)),
@@ -173,14 +196,21 @@ pub(super) fn execute(
         runner::run(run, journal, &mut progress).await.map_err(|e| journal_error(&e, dir))
     });
     progress.clear();
+    let code = ran.and_then(|ran| conclude(&ran, dir, plan, talking, journal));
+    // Only now: until the scorecard is written somebody must hear a second Ctrl-C.
     runtime.shutdown_timeout(Duration::from_secs(1));
-    let ran = ran?;
+    code
+}
+
+/// Ends the journal, writes the scorecard and gives the exit code.
+fn conclude(ran: &Ran, dir: &Path, plan: &Plan, talking: Talk, journal: &mut Journal) -> commands::Result {
     let reason = match &ran.stopped {
         None if ran.complete => "all planned tasks have ended".to_owned(),
         None => "some planned tasks have not ended".to_owned(),
         Some(Stop::Signal(n)) => format!("signal {n}"),
         Some(Stop::Limit(what)) => what.clone(),
         Some(Stop::Journal) => "the journal could not be written".to_owned(),
+        Some(Stop::Bug) => "a fault of planrun".to_owned(),
     };
     journal
         .append(crate::record::Body::RunEnded { complete: ran.complete, reason })
@@ -193,10 +223,10 @@ pub(super) fn execute(
     if talking > Talk::Silent {
         print(&made.summary()?)?;
     }
-    match ran.stopped {
+    match &ran.stopped {
         Some(Stop::Signal(n)) => {
             talk(&format!("interrupted; go on with `planrun resume {}`\n", dir.display()));
-            Ok(Exit::SIGNAL + u8::try_from(n).unwrap_or(0))
+            Ok(Exit::SIGNAL + u8::try_from(*n).unwrap_or(0))
         }
         _ => Ok(made.exit_code()),
     }

@@ -39,7 +39,7 @@ pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Tail, JournalEr
         if length == 0 {
             break;
         }
-        let parsed = parse(&line, tail.lines, path);
+        let parsed = parse(&line, tail.lines);
         match (parsed, &bad) {
             (Err(Line::Newer(found)), _) => {
                 return Err(JournalError::Newer { path: path.to_owned(), found, known: SCHEMA });
@@ -51,9 +51,9 @@ pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Tail, JournalEr
             }
             // A whole line behind one that does not count: the file was not torn, it was damaged.
             (Ok(_), Some(what)) => return Err(damaged(path, tail.lines, what)),
-            (Err(Line::OutOfOrder(seq)), what) => {
-                let what = what.clone().unwrap_or_else(|| format!("line {seq} stands in its place"));
-                return Err(damaged(path, tail.lines, &what));
+            // Written as it is, and not what must stand here: whatever is wrong, it is no torn write.
+            (Err(Line::Wrong(wrong)), what) => {
+                return Err(damaged(path, tail.lines, what.as_ref().unwrap_or(&wrong)));
             }
             (Err(Line::Bad(what)), _) => {
                 tail.torn += length;
@@ -72,8 +72,10 @@ fn damaged(path: &Path, lines: u64, what: &str) -> JournalError {
 }
 
 enum Line {
+    /// It may be the rest of a write that was cut short.
     Bad(String),
-    OutOfOrder(u64),
+    /// Its checksum is right, and it cannot stand here.
+    Wrong(String),
     Newer(u32),
 }
 
@@ -93,7 +95,7 @@ struct FirstSchema {
     schema: u32,
 }
 
-fn parse(line: &[u8], seq: u64, path: &Path) -> Result<Record, Line> {
+fn parse(line: &[u8], seq: u64) -> Result<Record, Line> {
     let Some(line) = line.strip_suffix(b"\n") else {
         return Err(Line::Bad("it has no end".to_owned()));
     };
@@ -108,10 +110,14 @@ fn parse(line: &[u8], seq: u64, path: &Path) -> Result<Record, Line> {
                 return Err(Line::Newer(first.body.run_started.schema));
             }
             Ok(_) => {}
-            Err(_) => return Err(Line::Bad(format!("{} does not begin with a run", path.display()))),
+            Err(_) => return Err(Line::Wrong("the run does not begin here".to_owned())),
         }
     }
     let record: Record =
-        serde_json::from_slice(&object).map_err(|e| Line::Bad(format!("it cannot be read: {e}")))?;
-    if record.seq == seq { Ok(record) } else { Err(Line::OutOfOrder(record.seq)) }
+        serde_json::from_slice(&object).map_err(|e| Line::Wrong(format!("it cannot be read: {e}")))?;
+    if record.seq == seq {
+        Ok(record)
+    } else {
+        Err(Line::Wrong(format!("line {} stands in its place", record.seq + 1)))
+    }
 }

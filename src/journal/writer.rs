@@ -3,6 +3,7 @@
 use std::{
     fs::{File, OpenOptions},
     io::{Seek, SeekFrom, Write},
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -42,22 +43,37 @@ pub struct Resumed {
 }
 
 impl Journal {
-    /// Begins a journal in an existing folder.
+    /// Begins a journal in an existing folder, with its first line and what is settled before anything runs. It has
+    /// its name once all of that is on disk: a crash leaves no journal, or one that says what the user left out.
     ///
     /// # Errors
     /// When the folder has one already, or cannot be written.
-    pub fn create(dir: &Path, first: RunStarted) -> Result<Self, JournalError> {
+    pub fn create(dir: &Path, first: RunStarted, settled: Vec<Body>) -> Result<Self, JournalError> {
         let path = dir.join(super::FILE);
-        let file = match OpenOptions::new().append(true).create_new(true).open(&path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {
-                return Err(JournalError::Exists(path));
-            }
-            Err(source) => return Err(JournalError::Io { action: "create", path, source }),
+        if path.symlink_metadata().is_ok() {
+            return Err(JournalError::Exists(path));
+        }
+        let io = |action| {
+            let path = path.clone();
+            move |source| JournalError::Io { action, path, source }
         };
-        let mut journal = Self::over(file, path, 0, 0)?;
-        journal.append(Body::RunStarted(Box::new(first)))?;
+        let draft = tempfile::Builder::new()
+            .prefix(".journal-")
+            .append(true)
+            .permissions(std::fs::Permissions::from_mode(0o644))
+            .tempfile_in(dir)
+            .map_err(io("create"))?;
+        let file = draft.as_file().try_clone().map_err(io("create"))?;
+        let mut journal = Self::over(file, path.clone(), 0, 0)?;
+        journal.write(Body::RunStarted(Box::new(first)))?;
+        for body in settled {
+            journal.write(body)?;
+        }
         journal.sync()?;
+        draft.persist_noclobber(&path).map_err(|e| match e.error.kind() {
+            std::io::ErrorKind::AlreadyExists => JournalError::Exists(path.clone()),
+            _ => JournalError::Io { action: "create", path: path.clone(), source: e.error },
+        })?;
         // The name in the folder must survive a crash, too.
         if let Ok(folder) = File::open(dir) {
             let _ = folder.sync_all();
@@ -109,6 +125,14 @@ impl Journal {
                 | Body::RunEnded { .. }
                 | Body::RunResumed { .. }
         );
+        self.write(body)?;
+        if edge || self.synced.elapsed() >= SYNC_EVERY {
+            self.sync()?;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, body: Body) -> Result<(), JournalError> {
         let since = Finite::new(self.begun.elapsed().as_secs_f64()).unwrap_or_default();
         let record = Record { seq: self.seq, at: now(), since, body };
         let mut line = serde_json::to_string(&record).map_err(|e| self.io("write", e.into()))?;
@@ -121,9 +145,6 @@ impl Journal {
         }
         self.seq += 1;
         self.length += line.len() as u64;
-        if edge || self.synced.elapsed() >= SYNC_EVERY {
-            self.sync()?;
-        }
         Ok(())
     }
 

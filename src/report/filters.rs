@@ -2,6 +2,8 @@
 //!
 //! Not here: what the numbers mean. A filter changes the look of a value, never the value.
 
+#![allow(clippy::needless_pass_by_value, reason = "minijinja hands over its arguments by value")]
+
 use minijinja::{Environment, Error, ErrorKind, Value, value::Serde};
 use serde::Deserialize;
 
@@ -241,6 +243,9 @@ pub(crate) fn install(env: &mut Environment<'_>) {
     env.add_filter("xml", |v: &Value| safe(escape::xml(&text(v))));
     env.add_filter("plain", |v: &Value| escape::plain(&text(v)));
     env.add_filter("number", |v: &Value| number(v).map_or_else(String::new, figure::number));
+    env.add_filter("digits", |v: &Value, n: usize| {
+        number(v).map_or_else(String::new, |v| figure::digits(v, n))
+    });
     env.add_filter("figure", figure_filter);
     env.add_filter("shown", shown);
     env.add_filter("metric_id", metric_id);

@@ -1,4 +1,4 @@
-//! Scorecards and comparisons as people and tools read them: Markdown, HTML, CSV, JUnit, through templates.
+//! Scorecards and comparisons as people and tools read them: Markdown, HTML, CSV, `JUnit`, through templates.
 //!
 //! Not here: how a number was made. A report formats; it never computes.
 //!
@@ -32,11 +32,13 @@ pub enum Format {
     Csv,
     /// For a CI server.
     Junit,
+    /// For a terminal: the outcome on one screen.
+    Text,
 }
 
 impl Format {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Markdown, Self::Html, Self::Csv, Self::Junit];
+    pub const ALL: [Self; 5] = [Self::Markdown, Self::Html, Self::Csv, Self::Junit, Self::Text];
 
     /// The name of the file beside the scorecard.
     pub const fn file_name(self) -> &'static str {
@@ -45,6 +47,7 @@ impl Format {
             Self::Html => "scorecard.html",
             Self::Csv => "scorecard.csv",
             Self::Junit => "junit.xml",
+            Self::Text => "scorecard.text",
         }
     }
 
@@ -54,6 +57,7 @@ impl Format {
             Self::Html => include_str!("../../templates/scorecard.html.j2"),
             Self::Csv => include_str!("../../templates/scorecard.csv.j2"),
             Self::Junit => include_str!("../../templates/junit.xml.j2"),
+            Self::Text => include_str!("../../templates/scorecard.text.j2"),
         }
     }
 }

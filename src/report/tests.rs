@@ -30,7 +30,7 @@ fn slower() -> Diff {
     diff(&made(3900.0), &made(3120.0)).unwrap()
 }
 
-/// For the eye: `PLANRUN_LOOK=/tmp/x cargo test --lib look -- --ignored` renders the templates as they stand on disk.
+/// For the eye: `PLANRUN_LOOK=DIR cargo test --lib look -- --ignored` renders the templates as they stand on disk.
 #[test]
 #[ignore = "writes files to look at"]
 fn look() {

@@ -1,7 +1,7 @@
 //! An executor: takes the tasks of one lane one after the other to their hosts and tells the dispatcher everything.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
@@ -16,8 +16,9 @@ use super::{
     Ledger, Message, Place, Recorder, Stop,
     ledger::Needs,
     link::{Link, Terms},
-    logs::{Logs, mask, series_labels, task_dir},
+    logs::{Logs, series_labels, task_dir},
     schedule::Task,
+    secrets::Secrets,
 };
 use crate::{
     measure::{Finite, Labels, MetricPath, quantity::Bound, summary::Summary},
@@ -43,13 +44,21 @@ const FLUSH_EVERY: Duration = Duration::from_secs(5);
 /// Notes that a task may leave in the journal.
 const MOST_NOTES: usize = 200;
 
+/// Series and facts that a task may leave there: a program that puts the step into a label makes one for each line.
+const MOST_NAMES: usize = 10_000;
+
+/// How long a new agent may take to end what one that is gone has left behind.
+const REAP: Duration = Duration::from_secs(10);
+
 /// Runs the tasks of one lane.
 pub(super) struct Executor {
     pub(super) run: String,
     pub(super) dir: PathBuf,
     pub(super) quick: bool,
     pub(super) lease: Duration,
-    pub(super) secrets: Vec<String>,
+    pub(super) secrets: Arc<Secrets>,
+    /// Tries that an earlier process of this run has begun.
+    pub(super) begun: Arc<BTreeMap<TaskId, u32>>,
     pub(super) transport: fn(&Place) -> Result<Box<dyn Transport>, Outcome>,
     pub(super) ledger: Arc<Ledger>,
     pub(super) recorder: Recorder,
@@ -83,9 +92,7 @@ impl Executor {
             if self.stop.borrow().is_some() {
                 break;
             }
-            if let Err(why) = needs {
-                let outcome =
-                    Outcome::new(OutcomeKind::Skipped, Cause::NeedFailed, format!("it needs {why}"));
+            if let Err(outcome) = needs {
                 self.end(task, 0, outcome, false, Finite::default(), Vec::new(), Vec::new()).await;
                 continue;
             }
@@ -98,13 +105,15 @@ impl Executor {
 
     /// Takes one task to its end, with the tries that the plan allows.
     async fn task(&mut self, task: &Task, links: &mut BTreeMap<String, Link>) {
-        for attempt in 1.. {
+        // Numbers go on where an earlier process stopped, so that its logs are not mixed with ours.
+        let before = self.begun.get(&task.planned.id).copied().unwrap_or(0);
+        for attempt in before + 1.. {
             let id = task.planned.id.clone();
             if !self.recorder.edge(Body::TaskStarted { task: id, attempt }).await {
                 return;
             }
             let tried = self.attempt(task, attempt, links).await;
-            let again = attempt <= task.retries
+            let again = attempt - before <= task.retries
                 && self.stop.borrow().is_none()
                 && matches!(tried.outcome.kind, OutcomeKind::Failed | OutcomeKind::Lost)
                 && helps_to_retry(tried.outcome.cause);
@@ -131,8 +140,9 @@ impl Executor {
         expectations: Vec<Expectation>,
         found: Vec<Earlier>,
     ) {
-        let log = (attempt > 0).then(|| format!("logs/{}", task_dir(&task.planned).display()));
-        let outcome = Outcome { reason: mask(&outcome.reason, &self.secrets), ..outcome };
+        let log = format!("logs/{}", task_dir(&task.planned).display());
+        let log = (attempt > 0 && self.dir.join(&log).exists()).then_some(log);
+        let outcome = Outcome { reason: self.secrets.mask(&outcome.reason), ..outcome };
         let body = Body::TaskEnded {
             task: task.planned.id.clone(),
             attempt,
@@ -153,6 +163,7 @@ impl Executor {
         let begun = Instant::now();
         let (tell, told) = mpsc::unbounded_channel();
         let mut book = Book::new(task, self.recorder.clone(), self.secrets.clone());
+        // What was told is written down before the work goes on: a flood of numbers must not pile up here.
         let outcome = {
             let work = self.work(task, attempt, links, tell);
             tokio::pin!(work);
@@ -160,9 +171,15 @@ impl Executor {
             let mut flush = tokio::time::interval(FLUSH_EVERY);
             let outcome = loop {
                 tokio::select! {
-                    outcome = &mut work => break outcome,
-                    Some(tell) = told.recv() => book.take(tell).await,
+                    biased;
+                    Some(tell) = told.recv() => {
+                        book.take(tell).await;
+                        while let Ok(tell) = told.try_recv() {
+                            book.take(tell).await;
+                        }
+                    }
                     _ = flush.tick() => book.flush(false).await,
+                    outcome = &mut work => break outcome,
                 }
             };
             while let Ok(tell) = told.try_recv() {
@@ -187,16 +204,8 @@ impl Executor {
         let place = &task.place.name;
         if !links.contains_key(place) {
             let transport = (self.transport)(&task.place)?;
-            let terms = Terms {
-                run: self.run.clone(),
-                place: place.replace('/', "-"),
-                lease: self.lease,
-                grace: GRACE,
-                cpus: task.place.cpus,
-                workdir: task.place.workdir.clone(),
-            };
             let link = tokio::select! {
-                link = Link::open(transport.as_ref(), terms) => link?,
+                link = Link::open(transport.as_ref(), self.terms(task)) => link?,
                 stop = self.stopped() => return Err(stop.outcome()),
             };
             if link.reaped > 0 {
@@ -211,7 +220,7 @@ impl Executor {
         let Some(link) = links.get_mut(place) else {
             return Err(Outcome::new(OutcomeKind::Failed, Cause::Internal, "no link"));
         };
-        let logs = Logs::new(&self.dir, &task.planned, attempt, tell.clone(), &self.secrets);
+        let logs = Logs::new(&self.dir, &task.planned, attempt, tell.clone(), self.secrets.clone());
         let earlier = self.ledger.earlier(&task.planned);
         let limit = task.timeout.std();
         let done = tokio::select! {
@@ -224,13 +233,25 @@ impl Executor {
             let _ = tell.send(Tell::Note(false, format!("beside the agent's messages: {line}")));
         }
         match cleaned {
-            Ok(Ok((_, stuck))) if !stuck.is_empty() => {
-                let text = format!("processes {stuck:?} could not be ended: the kernel does not let them go");
-                let _ = tell.send(Tell::Note(true, text));
+            Ok(Ok(swept)) => {
+                if !swept.stuck.is_empty() {
+                    let text = format!(
+                        "processes {:?} could not be ended: the kernel does not let them go",
+                        swept.stuck
+                    );
+                    let _ = tell.send(Tell::Note(true, text));
+                }
+                for trouble in swept.troubles {
+                    let _ = tell.send(Tell::Note(true, trouble));
+                }
             }
-            Ok(Ok(_)) => {}
             Ok(Err(lost)) => {
-                links.remove(place);
+                if let Some(link) = links.remove(place) {
+                    for line in link.close().await {
+                        let _ = tell.send(Tell::Note(true, format!("the agent's last words: {line}")));
+                    }
+                }
+                self.reap(task, links, &tell).await;
                 return outcome.and(Err(lost));
             }
             Err(_) => {
@@ -241,6 +262,45 @@ impl Executor {
             }
         }
         outcome
+    }
+
+    fn terms(&self, task: &Task) -> Terms {
+        Terms {
+            run: self.run.clone(),
+            // No name holds an `@`: `a/b` and a platform `a-b` do not share a folder.
+            place: task.place.name.replace('/', "@"),
+            lease: self.lease,
+            grace: GRACE,
+            cpus: task.place.cpus,
+            workdir: task.place.workdir.clone(),
+        }
+    }
+
+    /// The agent is gone, and what it started may not be: a new one ends it, whether or not another task follows.
+    async fn reap(
+        &self,
+        task: &Task,
+        links: &mut BTreeMap<String, Link>,
+        tell: &mpsc::UnboundedSender<Tell>,
+    ) {
+        let Ok(transport) = (self.transport)(&task.place) else { return };
+        match timeout(REAP, Link::open(transport.as_ref(), self.terms(task))).await {
+            Ok(Ok(link)) => {
+                if link.reaped > 0 {
+                    let text = format!("{} processes that the lost agent had left were ended", link.reaped);
+                    let _ = tell.send(Tell::Note(true, text));
+                }
+                links.insert(task.place.name.clone(), link);
+            }
+            Ok(Err(e)) => {
+                let text = format!("what the lost agent had started may still run: {}", e.reason);
+                let _ = tell.send(Tell::Note(true, text));
+            }
+            Err(_) => {
+                let text = "what the lost agent had started may still run: no agent answers".to_owned();
+                let _ = tell.send(Tell::Note(true, text));
+            }
+        }
     }
 
     async fn stopped(&self) -> Stop {
@@ -311,26 +371,52 @@ struct Book {
     task: TaskId,
     labels: Labels,
     recorder: Recorder,
-    secrets: Vec<String>,
+    secrets: Arc<Secrets>,
     waiting: BTreeMap<Series, Vec<Finite>>,
+    /// The values that an expectation is about; of others only the last.
     all: BTreeMap<Series, Vec<Finite>>,
+    wanted: BTreeSet<String>,
     notes: usize,
+    facts: usize,
+    /// Numbers and facts beyond the limit.
+    left_out: usize,
 }
 
 impl Book {
-    fn new(task: &Task, recorder: Recorder, secrets: Vec<String>) -> Self {
+    fn new(task: &Task, recorder: Recorder, secrets: Arc<Secrets>) -> Self {
         let (labels, waiting, all) = (task.labels.clone(), BTreeMap::new(), BTreeMap::new());
-        Self { task: task.planned.id.clone(), labels, recorder, secrets, waiting, all, notes: 0 }
+        let wanted = task.expect.iter().map(|(path, _)| path.name.clone()).collect();
+        let (notes, facts, left_out) = (0, 0, 0);
+        Self {
+            task: task.planned.id.clone(),
+            labels,
+            recorder,
+            secrets,
+            waiting,
+            all,
+            wanted,
+            notes,
+            facts,
+            left_out,
+        }
     }
 
     async fn take(&mut self, tell: Tell) {
         let task = self.task.clone();
         match tell {
             Tell::Found(Found { name, labels, unit, better, values }) => {
+                let (name, labels, unit) = self.secrets.mask_series(name, labels, unit);
                 let series = Series { name, labels: series_labels(&self.labels, labels), unit, better };
-                // What the host's sampler says is nobody's expectation; a long run would keep it all in memory.
-                if !series.name.starts_with("host_") {
-                    self.all.entry(series.clone()).or_default().extend(&values);
+                if !self.all.contains_key(&series) && self.all.len() >= MOST_NAMES {
+                    self.left_out += values.len();
+                    return;
+                }
+                let kept = self.all.entry(series.clone()).or_default();
+                if !self.wanted.contains(&series.name) {
+                    kept.clear();
+                    kept.extend(values.last());
+                } else {
+                    kept.extend(&values);
                 }
                 let waiting = self.waiting.entry(series).or_default();
                 waiting.extend(values);
@@ -339,20 +425,25 @@ impl Book {
                 }
             }
             Tell::Fact(name, value) => {
-                let value = match value {
-                    serde_json::Value::String(text) => mask(&text, &self.secrets).into(),
-                    other => other,
-                };
+                self.facts += 1;
+                if self.facts > MOST_NAMES {
+                    self.left_out += 1;
+                    return;
+                }
+                let (name, value) = (self.secrets.mask(&name), self.secrets.mask_value(value));
                 self.recorder.record(Body::Fact { task, name, value }).await;
             }
-            Tell::Check(check) => self.recorder.record(Body::Check { task, check }).await,
+            Tell::Check(check) => {
+                let check = self.secrets.mask_check(check);
+                self.recorder.record(Body::Check { task, check }).await;
+            }
             Tell::Note(loud, text) => {
                 self.notes += 1;
                 if self.notes > MOST_NOTES {
                     return;
                 }
                 let level = if loud { Level::Warning } else { Level::Info };
-                let text = mask(&text, &self.secrets);
+                let text = self.secrets.mask(&text);
                 self.recorder.record(Body::Note { task: Some(task), level, text }).await;
             }
             Tell::Progress(done, of, rate) => {
@@ -366,8 +457,17 @@ impl Book {
             let task = self.task.clone();
             self.recorder.record(Body::Samples { task, series, values }).await;
         }
+        let mut words = Vec::new();
         if end && self.notes > MOST_NOTES {
-            let text = format!("{} more notes were left out", self.notes - MOST_NOTES);
+            words.push(format!("{} more notes were left out", self.notes - MOST_NOTES));
+        }
+        if end && self.left_out > 0 {
+            words.push(format!(
+                "{} numbers or facts were left out: more than {MOST_NAMES} different series or facts",
+                self.left_out
+            ));
+        }
+        for text in words {
             let (task, level) = (Some(self.task.clone()), Level::Warning);
             self.recorder.record(Body::Note { task, level, text }).await;
         }

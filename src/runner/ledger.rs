@@ -36,8 +36,8 @@ pub(super) struct Ledger {
 pub(super) enum Needs {
     /// All ended well.
     Met,
-    /// This one did not.
-    Failed(String),
+    /// This one did not: how the task ends that needs it.
+    Failed(Outcome),
     /// Some have not ended.
     Open,
 }
@@ -95,10 +95,11 @@ impl Ledger {
             let ended = entries.ended.get(&place).map_or(&[][..], Vec::as_slice);
             let bad = ended.iter().find(|o| !matches!(o.kind, OutcomeKind::Ok) && !harmless(o));
             if let Some(bad) = bad {
-                return Needs::Failed(format!("`{stage}` ended {}: {}", bad.kind, bad.reason));
+                return Needs::Failed(without(stage, bad));
             }
             if !ended.iter().any(|o| o.kind == OutcomeKind::Ok) {
-                return Needs::Failed(format!("`{stage}` was not measured here"));
+                let none = Outcome::new(OutcomeKind::Skipped, Cause::NeedFailed, "");
+                return Needs::Failed(without(stage, ended.first().unwrap_or(&none)));
             }
         }
         Needs::Met
@@ -122,6 +123,19 @@ impl Ledger {
 /// A variant that this host cannot do takes nothing from the others.
 fn harmless(outcome: &Outcome) -> bool {
     outcome.kind == OutcomeKind::Unsupported && outcome.cause == Cause::NotEnoughDevices
+}
+
+/// How a task ends that needs a stage which ended like this. What was left out on purpose, or is not offered, takes
+/// along what builds on it; neither is a failure.
+fn without(stage: &str, bad: &Outcome) -> Outcome {
+    let reason = format!("it needs `{stage}`, which ended {}: {}", bad.kind, bad.reason);
+    match (bad.kind, bad.cause) {
+        (OutcomeKind::Skipped, Cause::NotSelected)
+        | (OutcomeKind::Unsupported, Cause::NotOffered | Cause::NotEnoughDevices) => {
+            Outcome::new(bad.kind, bad.cause, reason)
+        }
+        _ => Outcome::new(OutcomeKind::Skipped, Cause::NeedFailed, reason),
+    }
 }
 
 fn place(task: &PlannedTask) -> Place {

@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long an agent may take to clean up after `bye`.
 const FAREWELL: Duration = Duration::from_secs(15);
 
+/// How long the last words of an agent that ended are waited for.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
 /// The longest line from an agent: a chunk in which every byte needs six.
 const LONGEST: u64 = 8 << 20;
 
@@ -50,6 +53,7 @@ pub(super) struct Link {
     /// What the agent said of itself.
     pub(super) reaped: u32,
     noise: Arc<Mutex<Vec<String>>>,
+    overheard: tokio::task::JoinHandle<()>,
     down: mpsc::Sender<Down>,
     gone: BoxFuture<()>,
 }
@@ -65,8 +69,14 @@ impl Link {
         let (down, mut downs) = mpsc::channel::<Down>(WAITING);
         let (ups, mut up) = mpsc::channel::<Up>(WAITING);
         let renew = (terms.lease / 3).max(Duration::from_millis(100));
+        let Terms { run, place, lease, grace, cpus, workdir } = terms;
+        let (lease, grace) = (lease.as_secs_f64(), grace.as_secs_f64());
+        let hello =
+            Down::Hello { protocol: PROTOCOL, mark: mark.clone(), run, place, lease, grace, cpus, workdir };
+        // Queued before anybody sends: the first line must be the hello, no renewal may overtake it.
+        let _ = down.send(hello).await;
         tokio::spawn(async move {
-            let mut due = tokio::time::interval(renew);
+            let mut due = tokio::time::interval_at(tokio::time::Instant::now() + renew, renew);
             loop {
                 let message = tokio::select! {
                     message = downs.recv() => match message { Some(message) => message, None => break },
@@ -80,23 +90,23 @@ impl Link {
             }
         });
         tokio::spawn(listen(from, prefix(&mark), ups, noise.clone()));
-        tokio::spawn(overhear(aside, noise.clone()));
-        let Terms { run, place, lease, grace, cpus, workdir } = terms;
-        let (lease, grace) = (lease.as_secs_f64(), grace.as_secs_f64());
-        let hello = Down::Hello { protocol: PROTOCOL, mark, run, place, lease, grace, cpus, workdir };
-        let _ = down.send(hello).await;
+        let overheard = tokio::spawn(overhear(aside, noise.clone()));
         let said =
             || noise.lock().unwrap_or_else(PoisonError::into_inner).last().cloned().unwrap_or_default();
         match timeout(PATIENCE, up.recv()).await {
             Ok(Some(Up::Hello { protocol: PROTOCOL, cpus, reaped, .. })) => {
                 let host = Host::new(down.clone(), up, cpus.max(1));
-                Ok(Self { host, reaped, noise, down, gone })
+                Ok(Self { host, reaped, noise, overheard, down, gone })
             }
             Ok(Some(Up::Trouble { text, disk: true, .. })) => {
                 Err(Outcome::new(OutcomeKind::Failed, Cause::Disk, text))
             }
             Ok(Some(other)) => Err(lost(format!("the agent did not say hello but {other:?}"))),
-            Ok(None) => Err(lost(format!("the agent ended at once: {}", said()))),
+            Ok(None) => {
+                // Its last words come by another way and may be a moment late.
+                let _ = timeout(LAST_WORDS, overheard).await;
+                Err(lost(format!("the agent ended at once: {}", said())))
+            }
             Err(_) => Err(lost(format!("no hello within {} s: {}", PATIENCE.as_secs(), said()))),
         }
     }
@@ -106,12 +116,15 @@ impl Link {
         std::mem::take(&mut *self.noise.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Says goodbye and waits until the agent has cleaned up.
-    pub(super) async fn close(self) {
-        let Self { host, down, gone, .. } = self;
+    /// Says goodbye and waits until the agent has cleaned up. Returns its last words, if there are any.
+    pub(super) async fn close(self) -> Vec<String> {
+        let Self { host, down, gone, overheard, noise, .. } = self;
         let _ = down.send(Down::Bye).await;
         drop((host, down));
-        let _ = timeout(FAREWELL, gone).await;
+        if timeout(FAREWELL, gone).await.is_ok() {
+            let _ = timeout(LAST_WORDS, overheard).await;
+        }
+        std::mem::take(&mut *noise.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

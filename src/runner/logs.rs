@@ -5,10 +5,12 @@ use std::{
     fs::{File, OpenOptions, create_dir_all},
     io::Write as _,
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 use tokio::sync::mpsc;
 
+use super::secrets::Secrets;
 use crate::{
     measure::{Better, Labels, Unit},
     readers::{JsonLines, Reader as _, Said},
@@ -23,9 +25,6 @@ use crate::{
 /// The name before telemetry metrics, so that they cannot be taken for the stage's own.
 const TELEMETRY_PREFIX: &str = "host_";
 
-/// The shortest value that is masked; shorter ones would mask half of every log.
-const SHORTEST_SECRET: usize = 4;
-
 /// Where a task's output goes.
 pub(super) struct Logs {
     dir: PathBuf,
@@ -33,7 +32,7 @@ pub(super) struct Logs {
     attempt: u32,
     open: HashMap<String, Option<File>>,
     tell: mpsc::UnboundedSender<Tell>,
-    secrets: Vec<Vec<u8>>,
+    secrets: Arc<Secrets>,
     /// Bytes held back because a secret may begin in them, by file.
     held: HashMap<String, Vec<u8>>,
     failed: bool,
@@ -53,11 +52,9 @@ impl Logs {
         task: &PlannedTask,
         attempt: u32,
         tell: mpsc::UnboundedSender<Tell>,
-        secrets: &[String],
+        secrets: Arc<Secrets>,
     ) -> Self {
         let name = task_dir(task);
-        let secrets =
-            secrets.iter().filter(|s| s.len() >= SHORTEST_SECRET).map(|s| s.clone().into_bytes()).collect();
         Self {
             dir: run_dir.join("logs").join(&name),
             artifacts: run_dir.join("artifacts").join(&name),
@@ -82,26 +79,6 @@ impl Logs {
             let _ = self.tell.send(Tell::Note(true, format!("the log {} cannot be written", path.display())));
         }
     }
-
-    /// Bytes with every secret masked; what may be the beginning of one is held back for the next call.
-    fn masked(&mut self, name: &str, bytes: &[u8], end: bool) -> Vec<u8> {
-        let mut text = self.held.remove(name).unwrap_or_default();
-        text.extend_from_slice(bytes);
-        for secret in &self.secrets {
-            while let Some(at) = text.windows(secret.len()).position(|w| w == secret) {
-                text.splice(at..at + secret.len(), *b"****");
-            }
-        }
-        let longest = self.secrets.iter().map(Vec::len).max().unwrap_or(0);
-        if !end && longest > 0 {
-            let begins = |from: usize| self.secrets.iter().any(|s| s.starts_with(&text[from..]));
-            let first = text.len().saturating_sub(longest);
-            if let Some(from) = (first..text.len()).find(|from| begins(*from)) {
-                self.held.insert(name.to_owned(), text.split_off(from));
-            }
-        }
-        text
-    }
 }
 
 impl Tap for Logs {
@@ -118,7 +95,8 @@ impl Tap for Logs {
         if self.secrets.is_empty() {
             self.write(name, bytes);
         } else {
-            let masked = self.masked(&name, bytes, false);
+            let held = self.held.entry(name.clone()).or_default();
+            let masked = self.secrets.mask_stream(held, bytes, false);
             self.write(name, &masked);
         }
     }
@@ -135,7 +113,8 @@ impl Tap for Logs {
             create_dir_all(target.parent()?).ok()?;
             OpenOptions::new().write(true).create(true).truncate(true).open(&target).ok()
         });
-        if !file.as_mut().is_some_and(|f| f.write_all(bytes).is_ok()) {
+        if !file.as_mut().is_some_and(|f| f.write_all(bytes).is_ok()) && !self.failed {
+            self.failed = true;
             let _ = self.tell.send(Tell::Note(true, format!("{} cannot be written", target.display())));
         }
         if last {
@@ -163,19 +142,13 @@ impl Tap for Logs {
 
 impl Drop for Logs {
     fn drop(&mut self) {
-        for name in self.held.keys().cloned().collect::<Vec<_>>() {
-            let rest = self.masked(&name, &[], true);
-            self.write(name, &rest);
+        for (name, mut held) in std::mem::take(&mut self.held) {
+            let rest = self.secrets.mask_stream(&mut held, &[], true);
+            if !rest.is_empty() {
+                self.write(name, &rest);
+            }
         }
     }
-}
-
-/// Text with every secret masked.
-pub(super) fn mask(text: &str, secrets: &[String]) -> String {
-    secrets
-        .iter()
-        .filter(|s| s.len() >= SHORTEST_SECRET)
-        .fold(text.to_owned(), |text, secret| text.replace(secret.as_str(), "****"))
 }
 
 /// Labels of a series in the journal: those of the task and its own.

@@ -9,6 +9,7 @@ mod ledger;
 mod link;
 mod logs;
 mod schedule;
+mod secrets;
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -23,6 +24,7 @@ use crate::{
 };
 use executor::Executor;
 use ledger::Ledger;
+use secrets::Secrets;
 
 pub use schedule::{Choice, Place, Schedule, Task, least_seconds, schedule};
 
@@ -40,6 +42,8 @@ pub enum Stop {
     Limit(String),
     /// The journal cannot be written.
     Journal,
+    /// A fault of planrun.
+    Bug,
 }
 
 impl Stop {
@@ -49,6 +53,7 @@ impl Stop {
             Self::Signal(n) => (Cause::Stopped, format!("the run was stopped by signal {n}")),
             Self::Limit(what) => (Cause::PlanLimit, what.clone()),
             Self::Journal => (Cause::Internal, "the journal could not be written".to_owned()),
+            Self::Bug => (Cause::Internal, "another task met a fault of planrun".to_owned()),
         };
         Outcome::new(OutcomeKind::Interrupted, cause, reason)
     }
@@ -72,6 +77,8 @@ pub struct Run {
     pub schedule: Schedule,
     /// Outcomes of tasks that ended in an earlier process of this run: they are not repeated.
     pub finished: BTreeMap<TaskId, Outcome>,
+    /// Tries that an earlier process of this run has begun, by task.
+    pub begun: BTreeMap<TaskId, u32>,
     /// What finished tasks found, for stages that compare their variants.
     pub earlier: Vec<(TaskId, Earlier)>,
     /// A rehearsal.
@@ -124,6 +131,19 @@ impl Recorder {
     }
 }
 
+/// The line of a task that is settled before anything runs.
+pub fn settled(task: &TaskId, outcome: &Outcome) -> Body {
+    Body::TaskEnded {
+        task: task.clone(),
+        attempt: 0,
+        outcome: outcome.clone(),
+        retried: false,
+        seconds: Finite::default(),
+        expectations: Vec::new(),
+        log: None,
+    }
+}
+
 /// Runs a schedule to its end, or until told to stop.
 ///
 /// # Errors
@@ -135,24 +155,15 @@ pub async fn run(run: Run, journal: &mut Journal, watcher: &mut dyn Watch) -> Re
     let mut ended = run.finished.len();
     let ledger = Arc::new(Ledger::new(&run.schedule, &run.finished, &run.earlier));
     let recorder = Recorder(send);
-    let zero = Finite::default();
     for (task, outcome) in &run.schedule.settled {
         if !run.finished.contains_key(task) {
-            let (task, outcome, attempt) = (task.clone(), outcome.clone(), 0);
-            let body = Body::TaskEnded {
-                task,
-                attempt,
-                outcome,
-                retried: false,
-                seconds: zero,
-                expectations: vec![],
-                log: None,
-            };
+            let body = settled(task, outcome);
             watcher.body(&body);
             journal.append(body)?;
             ended += 1;
         }
     }
+    let (secrets, begun) = (Arc::new(Secrets::new(&run.secrets)), Arc::new(run.begun));
     let mut lanes = tokio::task::JoinSet::new();
     for (_, tasks) in run.schedule.lanes {
         let executor = Executor {
@@ -160,7 +171,8 @@ pub async fn run(run: Run, journal: &mut Journal, watcher: &mut dyn Watch) -> Re
             dir: run.dir.clone(),
             quick: run.quick,
             lease: run.lease,
-            secrets: run.secrets.clone(),
+            secrets: secrets.clone(),
+            begun: begun.clone(),
             transport: run.transport,
             ledger: ledger.clone(),
             recorder: recorder.clone(),
@@ -172,7 +184,7 @@ pub async fn run(run: Run, journal: &mut Journal, watcher: &mut dyn Watch) -> Re
     drop(recorder);
     let clock = Clock::start();
     let mut outer = run.stop;
-    let mut failed = None;
+    let (mut failed, mut fault) = (None, None);
     let mut warned = run.warn_after.is_none();
     let mut tick = tokio::time::interval(Duration::from_millis(500));
     loop {
@@ -185,7 +197,9 @@ pub async fn run(run: Run, journal: &mut Journal, watcher: &mut dyn Watch) -> Re
                         continue; // nobody is told that it was written
                     }
                     watcher.body(&body);
-                    let end = matches!(&body, Body::TaskEnded { retried: false, .. });
+                    // What was interrupted is not over: a resume takes it up again.
+                    let end = matches!(&body, Body::TaskEnded { retried: false, outcome, .. }
+                        if outcome.kind != OutcomeKind::Interrupted);
                     match journal.append(body) {
                         Ok(()) => {
                             ended += usize::from(end);
@@ -198,6 +212,12 @@ pub async fn run(run: Run, journal: &mut Journal, watcher: &mut dyn Watch) -> Re
                     }
                 }
             },
+            Some(Err(e)) = lanes.join_next() => {
+                if let Ok(payload) = e.try_into_panic() {
+                    fault = Some(payload);
+                    inner_stop.send_replace(Some(Stop::Bug));
+                }
+            }
             Ok(()) = outer.changed() => {
                 let why = outer.borrow_and_update().clone();
                 inner_stop.send_if_modified(|now| now.is_none() && { *now = why; now.is_some() });
@@ -209,7 +229,10 @@ pub async fn run(run: Run, journal: &mut Journal, watcher: &mut dyn Watch) -> Re
                     let text = "the run has passed limits.warn_after".to_owned();
                     let note = Body::Note { task: None, level: Level::Warning, text };
                     watcher.body(&note);
-                    journal.append(note)?;
+                    if let Err(e) = journal.append(note) {
+                        failed = Some(e);
+                        inner_stop.send_replace(Some(Stop::Journal));
+                    }
                 }
                 if run.stop_after.is_some_and(|limit| elapsed > limit) {
                     let why = Some(Stop::Limit("limits.stop_after has passed".to_owned()));
@@ -218,7 +241,13 @@ pub async fn run(run: Run, journal: &mut Journal, watcher: &mut dyn Watch) -> Re
             }
         }
     }
-    while lanes.join_next().await.is_some() {}
+    while let Some(joined) = lanes.join_next().await {
+        fault = fault.or(joined.err().and_then(|e| e.try_into_panic().ok()));
+    }
+    if let Some(payload) = fault {
+        // All that ran was ended and written down; the fault is for `main` to show.
+        std::panic::resume_unwind(payload);
+    }
     if let Some(e) = failed {
         return Err(e);
     }

@@ -23,9 +23,12 @@ use super::{
         Answer, CheckCard, FindingCard, MetricCard, OfferCard, Partial, PlatformCard, Range, RubricCard,
         RuleCard, RunCard, SCHEMA, Score, Scorecard, TaskCard, Verdict, VerdictKind,
     },
-    summary::{self, Summary},
 };
 use crate::{
+    measure::{
+        Finite,
+        summary::{self, Percentile, Summary},
+    },
     platform::Platform,
     record::{Level, Series},
 };
@@ -74,7 +77,7 @@ pub fn scorecard(seen: &Observations) -> Scorecard {
         rubric: rubric_card(j),
         stages: j.stages.clone(),
         bind: j.bind.clone(),
-        headline: j.headline.iter().map(|m| m.to_string()).collect(),
+        headline: j.headline.iter().map(ToString::to_string).collect(),
         platforms,
         scenarios,
         ranking,
@@ -244,10 +247,10 @@ fn metrics(tasks: &[&TaskSeen]) -> Vec<MetricCard> {
 fn metric(first: &TaskSeen, series: &Series, parts: &[(&TaskSeen, &[f64])]) -> Option<MetricCard> {
     let all: Vec<f64> = parts.iter().flat_map(|(_, v)| v.iter().copied()).collect();
     let sorted = summary::sorted(&all);
-    let s = Summary::of_sorted(&sorted)?;
-    let percentile = |p| (s.n >= PERCENTILES_FROM).then(|| summary::percentile(&sorted, p)).flatten();
-    let (p95, p99) = (percentile(95), percentile(99));
-    let few = [("p95", p95, 20), ("p99", p99, 100)];
+    let s = Summary::of(&sorted)?;
+    let percentile = |p| (s.n >= PERCENTILES_FROM).then(|| Percentile::of(&sorted, p)).flatten();
+    let ranked = [("p95", percentile(95.0)), ("p99", percentile(99.0))];
+    let value = |i: usize| ranked[i].1.map(|p| p.value.get());
     let single = parts.iter().all(|(_, v)| v.len() == 1);
     let inline = all.len() <= INLINE;
     let runs = if single && inline {
@@ -263,17 +266,17 @@ fn metric(first: &TaskSeen, series: &Series, parts: &[(&TaskSeen, &[f64])]) -> O
         unit: series.unit.clone(),
         better: series.better,
         n: s.n,
-        mean: s.mean,
-        median: s.median,
-        stddev: s.stddev,
-        min: s.min,
-        max: s.max,
-        p95,
-        p99,
-        few_samples: few
+        mean: s.mean.get(),
+        median: s.median.get(),
+        stddev: s.stddev.map(Finite::get),
+        min: s.min.get(),
+        max: s.max.get(),
+        p95: value(0),
+        p99: value(1),
+        few_samples: ranked
             .iter()
-            .filter(|(_, value, needs)| value.is_some() && s.n < *needs)
-            .map(|(name, ..)| (*name).to_owned())
+            .filter(|(_, p)| p.is_some_and(|p| p.few_samples))
+            .map(|(name, _)| (*name).to_owned())
             .collect(),
         samples_digest: (!inline).then(|| digest(&all)),
         samples: inline.then_some(all),

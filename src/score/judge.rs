@@ -101,7 +101,7 @@ fn criterion(
     };
     if of.is_nan() || of <= 0.0 {
         card.points = Range { low: 0.0, high: weight };
-        card.why = "it has no part that could give points".to_owned();
+        "it has no part that could give points".clone_into(&mut card.why);
         return (card, gates);
     }
     let scale = weight / of;
@@ -393,7 +393,11 @@ fn gate(criterion: &str, metric: &str, bound: &Bound, value: f64, unit: &Unit) -
     if comparison.holds(value, limit) {
         return None;
     }
-    let shown = figure::with_unit(value, unit);
+    let mut shown = figure::with_unit(value, unit);
+    if shown == figure::with_unit(limit, unit) {
+        // Rounded it would read as if it held.
+        shown = figure::join(&figure::digits(value, 12), unit.as_str());
+    }
     Some(GateCard {
         criterion: criterion.to_owned(),
         metric: metric.to_owned(),

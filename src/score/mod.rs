@@ -20,7 +20,6 @@ pub mod rubric;
 mod rules;
 pub mod scenario;
 pub mod scorecard;
-mod summary;
 #[cfg(test)]
 mod tests;
 

@@ -12,10 +12,9 @@ use super::{
     judgement::StageRef,
     rubric::Fold,
     scorecard::{Answer, MetricCard, OfferCard, TaskCard},
-    summary,
 };
 use crate::{
-    measure::MetricPath,
+    measure::{MetricPath, summary},
     record::{OutcomeKind, TaskId},
 };
 
@@ -104,7 +103,7 @@ impl<'a> Evidence<'a> {
 
 /// The figure of a metric that `fold` asks for.
 pub(crate) fn figure(metric: &MetricCard, fold: Fold) -> Option<f64> {
-    let ranked = |known: Option<f64>, percent| {
+    let ranked = |known: Option<f64>, percent: f64| {
         known.or_else(|| summary::percentile(&summary::sorted(metric.samples.as_deref()?), percent))
     };
     match fold {
@@ -112,8 +111,8 @@ pub(crate) fn figure(metric: &MetricCard, fold: Fold) -> Option<f64> {
         Fold::Mean => Some(metric.mean),
         Fold::Min => Some(metric.min),
         Fold::Max => Some(metric.max),
-        Fold::P95 => ranked(metric.p95, 95),
-        Fold::P99 => ranked(metric.p99, 99),
+        Fold::P95 => ranked(metric.p95, 95.0),
+        Fold::P99 => ranked(metric.p99, 99.0),
         Fold::Sum => Some(metric.samples.as_ref().map_or(metric.mean * metric.n as f64, |s| s.iter().sum())),
     }
 }

@@ -198,6 +198,11 @@ mod tests {
         for (value, points) in expected {
             assert_eq!(mfu(value), points, "{value}");
         }
+        // 0.7 - 0.6 is less than 0.1 in floating point and one step all the same.
+        let s = |v| {
+            give("step: {full_at: 0.7 s, per: 0.1 s, deduct: 3}", 20.0, v, &Unit::SECONDS, Better::Higher)
+        };
+        assert_eq!((s(0.6), s(0.601)), (17.0, 20.0));
     }
 
     #[test]

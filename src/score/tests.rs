@@ -224,9 +224,112 @@ fn a_gate_names_metric_value_and_bound() {
     assert_eq!(cloud.verdict.reasons, ["gate: scaling.speedup{gpus=8} is 3.861x, it must be >= 5 x"]);
     let row = card.ranking.iter().find(|r| r.platform == "cloud").unwrap();
     assert_eq!(row.places, None);
+    // A hair under the bound is not shown as if it held.
+    let mut hair = seen.clone();
+    for task in hair.tasks.iter_mut().filter(|t| t.planned.platform == "cloud") {
+        for (_, values) in task.series.iter_mut().filter(|(s, _)| s.name == "speedup") {
+            values[0] = 4.999_999;
+        }
+    }
+    let gate = of(&super::scorecard(&hair), "cloud").gates[0].reason.clone();
+    assert_eq!(gate, "gate: scaling.speedup{gpus=8} is 4.999999x, it must be >= 5 x");
     // Without any evidence no gate fires.
     for task in &mut seen.tasks {
         task.series.clear();
     }
     assert!(of(&super::scorecard(&seen), "cloud").gates.is_empty());
+}
+
+/// Rubrics that `check` refuses must not hurt a judgement that is made all the same.
+#[test]
+fn a_broken_rubric_gives_open_points_and_no_panic() {
+    let parts = [
+        "[]",
+        "[{points: -3, metric: soak.events, rule: {per_event: {deduct: 5}}}]",
+        "[{points: 5, metric: soak.events, rule: {linear: {zero_at: 5 s, full_at: 7 s}}}]",
+        "[{points: 5, metric: soak.events, rule: {bands: []}}]",
+        "[{points: 5, metric: soak.stability, rule: {step: {full_at: 70 %, per: 0 %, deduct: 3}}}]",
+        "[{points: 5, metric: nothing, rule: {per_event: {deduct: 5}}}]",
+        "[{points: 5, metric: scaling.speedup, rule: {per_event: {deduct: 5}}}]",
+        "[{points: 5, ask: [a, b], rule: {per_event: {deduct: 5}}}]",
+        "[{points: 5, ask: [], rule: {checklist: {}}}]",
+        "[{points: 5, rule: {checklist: {}}}]",
+        "[{points: 5, ask: [billing.itemised], rule: {linear: {zero_at: 5 s, full_at: 7 s}}}]",
+    ];
+    for part in parts {
+        let yaml = format!("{{name: broken, criteria: {{x: {{title: X, weight: 30, parts: {part}}}}}}}");
+        let mut seen = example::observations();
+        seen.judgement.rubric = serde_yaml::from_str(&yaml).unwrap();
+        let card = super::scorecard(&seen);
+        for p in &card.platforms {
+            assert_eq!(p.criteria[0].points, Range { low: 0.0, high: 30.0 }, "{part}: {}", p.criteria[0].why);
+            assert_eq!((p.score.coverage, p.gates.len()), (0.0, 0), "{part}");
+        }
+    }
+}
+
+/// A preset scales the points of a criterion with its weight and says so.
+#[test]
+fn a_preset_scales_points() {
+    let card = card();
+    let s = card.scenarios.iter().find(|s| s.id == "sensitive-data").unwrap();
+    // 17/20 of 16, 24, 30, half and all of 6, 4, 8, 12.
+    let score = s.candidates[0].score;
+    assert_eq!((score.low, score.high, score.of), (94.6, 97.6, 100.0));
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
+    /// Whatever the speed, points lie within the weight, the range is in order, and a faster machine has no fewer.
+    #[test]
+    fn points_lie_within_their_weight(tokens in 100.0..9000.0_f64, more in 1.0..2.0_f64) {
+        let made = |tokens| {
+            let speed = example::Speed { tokens, spread: 0.02 };
+            super::scorecard(&example::fold(&example::records(speed, speed)))
+        };
+        let (slow, fast) = (made(tokens), made((tokens * more).min(8900.0)));
+        for (a, b) in slow.platforms.iter().zip(&fast.platforms) {
+            for (x, y) in a.criteria.iter().zip(&b.criteria) {
+                proptest::prop_assert!(0.0 <= x.points.low && x.points.low <= x.points.high);
+                proptest::prop_assert!(x.points.high <= x.weight + 1e-9);
+                proptest::prop_assert!((0.0..=1.0).contains(&x.coverage));
+                proptest::prop_assert!(x.id != "single_card" || tokens * more > 8900.0 || x.points.low <= y.points.low);
+            }
+            proptest::prop_assert!(a.score.low <= a.score.high && a.score.high <= a.score.of + 1e-6);
+        }
+    }
+}
+
+/// Two candidates that both qualify: cost decides beyond noise, points that overlap recommend both.
+#[test]
+fn verdicts_follow_objective_and_noise() {
+    let mut seen = example::observations();
+    let yaml = "{name: small, criteria: {x: {title: X, weight: 100, parts: [{points: 100, \
+                metric: gpt-cpu.tokens_per_second, rule: {linear: {zero_at: 0 tokens/s, full_at: 6000 tokens/s}}}]}}}";
+    seen.judgement.rubric = serde_yaml::from_str(yaml).unwrap();
+    seen.judgement.preset = None;
+    let card = super::scorecard(&seen);
+    let kinds = |c: &Scorecard, s: &str| {
+        let s = c.scenarios.iter().find(|x| x.id == s).unwrap();
+        s.candidates.iter().map(|c| c.verdict.kind).collect::<Vec<_>>()
+    };
+    assert_eq!(of(&card, "rack").verdict.kind, VerdictKind::Recommended);
+    assert_eq!(of(&card, "cloud").verdict.kind, VerdictKind::Acceptable);
+    // 16.59 at most 16.76 against 7.67 or more: what the restart costs is not known, so nothing is decided.
+    assert_eq!(kinds(&card, "prototyping"), [VerdictKind::Recommended; 2]);
+    // Without the spot offer, 16.59 is surely less than 19.20.
+    seen.judgement.platforms[1].offers.shift_remove("spot");
+    let card = super::scorecard(&seen);
+    assert_eq!(kinds(&card, "prototyping"), [VerdictKind::Recommended, VerdictKind::Acceptable]);
+    // Ranges that touch recommend both.
+    for task in seen.tasks.iter_mut().filter(|t| t.planned.platform == "cloud") {
+        for (series, values) in task.series.iter_mut().filter(|(s, _)| s.name == "tokens_per_second") {
+            let _ = series;
+            values.iter_mut().for_each(|v| *v *= 5200.0 / 3900.0);
+        }
+    }
+    let card = super::scorecard(&seen);
+    assert_eq!(of(&card, "rack").verdict.kind, VerdictKind::Recommended);
+    assert_eq!(of(&card, "cloud").verdict.kind, VerdictKind::Recommended);
+    assert!(of(&card, "rack").verdict.reasons[1].starts_with("level with Cloud VM"));
 }

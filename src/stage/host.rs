@@ -44,6 +44,8 @@ pub struct Host {
     running: BTreeMap<u32, (Role, Lines)>,
     /// Lines of programs beside the main one, until somebody asks.
     beside: Vec<(Role, String)>,
+    /// Bytes of them.
+    beside_bytes: usize,
     /// Programs beside the main one that ended before anybody asked.
     ended: Vec<(Role, Status)>,
 }
@@ -102,15 +104,27 @@ pub struct Line<'a> {
 /// How many lines of standard error are kept to explain a failure.
 const LAST_WORDS: usize = 8;
 
-/// Lines of programs beside the main one that are kept at most.
-const MOST_BESIDE: usize = 100_000;
+/// Bytes of the lines of programs beside the main one that are kept at most.
+const MOST_BESIDE: usize = 16 << 20;
+
+/// What the agent found when a task was over.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// Processes that had to be ended.
+    pub ended: u32,
+    /// Those that could not be.
+    pub stuck: Vec<u32>,
+    /// What else went wrong with the clean-up, in words.
+    pub troubles: Vec<String>,
+}
 
 impl Host {
     /// A host over an open link to its agent.
     pub fn new(down: mpsc::Sender<Down>, up: mpsc::Receiver<Up>, cpus: u32) -> Self {
         let heard = std::time::Instant::now();
         let (running, beside, ended) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Self { down, up, tap: None, folder: String::new(), cpus, heard, next: 0, running, beside, ended }
+        let (folder, next, beside_bytes, tap) = (String::new(), 0, 0, None);
+        Self { down, up, tap, folder, cpus, heard, next, running, beside, beside_bytes, ended }
     }
 
     /// Begins a task: the agent makes its folder, raw output goes to `tap`.
@@ -121,6 +135,7 @@ impl Host {
         self.tap = Some(tap);
         self.running.clear();
         self.beside.clear();
+        self.beside_bytes = 0;
         self.ended.clear();
         self.tell(Down::Begin { task: task.to_owned() }).await?;
         loop {
@@ -134,21 +149,21 @@ impl Host {
         }
     }
 
-    /// Ends the task: the agent ends all that it started and removes its folder. Returns how many processes had to be
-    /// ended, and which could not be.
+    /// Ends the task: the agent ends all that it started and removes its folder.
     ///
     /// # Errors
     /// When contact is lost.
-    pub async fn finish(&mut self) -> Result<(u32, Vec<u32>), Outcome> {
+    pub async fn finish(&mut self) -> Result<Swept, Outcome> {
         self.tell(Down::Finish).await?;
+        let mut troubles = Vec::new();
         loop {
             match self.hear().await? {
                 Up::Finished { ended, stuck } => {
                     self.tap = None;
-                    return Ok((ended, stuck));
+                    return Ok(Swept { ended, stuck, troubles });
                 }
-                // What goes wrong now does not change how the task ended.
-                other => drop(self.beside(other)),
+                // What goes wrong now does not change how the task ended, but somebody should know.
+                other => troubles.extend(self.beside(other).err().map(|o| o.reason)),
             }
         }
     }
@@ -226,6 +241,8 @@ impl Host {
                             each(Line { stream, at, text });
                         }),
                     }
+                    // What the lines told is taken in before more is read: a flood must not pile up in memory.
+                    tokio::task::yield_now().await;
                 }
                 Up::End { id, status, seconds } if id == own => {
                     if let Some((_, mut lines)) = self.running.remove(&own) {
@@ -249,10 +266,11 @@ impl Host {
                 }
                 if let Some((role, lines)) = self.running.get_mut(&id) {
                     if stream == Stream::Out {
-                        let (beside, tap) = (&mut self.beside, &mut self.tap);
+                        let (beside, kept, tap) = (&mut self.beside, &mut self.beside_bytes, &mut self.tap);
                         lines.take(&data.0, |text| {
                             let taken = tap.as_mut().is_some_and(|tap| tap.takes(role, text));
-                            if !taken && beside.len() < MOST_BESIDE {
+                            if !taken && *kept < MOST_BESIDE {
+                                *kept += text.len() + size_of::<(Role, String)>();
                                 beside.push((*role, text.to_owned()));
                             }
                         });
@@ -276,7 +294,11 @@ impl Host {
 
     /// What the programs of a role beside have said on standard output since the last call, line by line.
     pub fn said_by(&mut self, role: Role) -> Vec<String> {
-        self.beside.extract_if(.., |(r, _)| *r == role).map(|(_, line)| line).collect()
+        let said: Vec<String> =
+            self.beside.extract_if(.., |(r, _)| *r == role).map(|(_, line)| line).collect();
+        let bytes: usize = said.iter().map(|line| line.len() + size_of::<(Role, String)>()).sum();
+        self.beside_bytes = self.beside_bytes.saturating_sub(bytes);
+        said
     }
 
     /// How a program beside ended, if it did.
@@ -304,6 +326,10 @@ impl Host {
             self.tell(Down::Put { path, data, executable, last }).await?;
             if last {
                 break;
+            }
+            // A disk that is full says so early: the rest is not sent.
+            while let Ok(up) = self.up.try_recv() {
+                self.beside(up)?;
             }
         }
         loop {

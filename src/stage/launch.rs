@@ -2,7 +2,10 @@
 //!
 //! What the program's numbers mean is the matter of the stage that runs it.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use crate::{
     outcome::{Cause, Outcome, OutcomeKind},
@@ -112,10 +115,16 @@ async fn run_command(
         return Err(Outcome::new(OutcomeKind::Failed, Cause::Internal, "the workload has no command"));
     };
     let mut reader = reader_of(workload)?;
+    let mut names = BTreeSet::new();
     for file in &workload.files {
         let from = cx.site.plan_dir.join(&file.value);
         let name = Path::new(&file.value).file_name().map(|n| n.to_string_lossy().into_owned());
-        cx.host.put(&from, &name.unwrap_or_default()).await?;
+        let name = name.unwrap_or_default();
+        if !names.insert(name.clone()) {
+            let reason = format!("two files of workload are called {name}, and both would lie in one folder");
+            return Err(Outcome::new(OutcomeKind::Failed, Cause::NotThere, reason));
+        }
+        cx.host.put(&from, &name).await?;
     }
     let mut env = environment(cx, ask);
     env.extend(workload.env.iter().map(|(k, v)| (k.clone(), v.clone())));

@@ -45,7 +45,7 @@ pub struct Recorded {
     pub unreadable: usize,
 }
 
-/// Runs the workload and records its steps. Numbers other than the declared ones become facts of the program.
+/// Runs the workload and records its steps. Numbers other than the declared ones are notes.
 ///
 /// # Errors
 /// The outcome when it cannot run here, does not end well, reports no step, or reports steps of another world.
@@ -71,18 +71,13 @@ pub async fn record(cx: &mut Drive<'_>, ask: Ask, metrics: &[Metric]) -> Result<
                 let (unit, better) = (metric.unit.clone(), metric.better);
                 let found = Found { name, labels, unit, better, values: vec![value] };
                 let _ = queue.send(Tell::Found(found));
-            } else {
+            } else if labels.is_empty() {
                 let unit = unit.map_or_else(String::new, |u| format!(" {u}"));
-                let fact = if unit.trim().is_empty() || unit == " 1" {
-                    serde_json::json!(value)
-                } else {
-                    format!("{value}{unit}").into()
-                };
-                let _ = queue.send(Tell::Fact(format!("program.{name}"), fact));
+                let _ = queue.send(Tell::Note(false, format!("the program says {name} = {value}{unit}")));
             }
         }
         Said::Fact { name, value: Some(value), .. } => {
-            let _ = queue.send(Tell::Fact(format!("program.{name}"), value));
+            let _ = queue.send(Tell::Fact(format!("program.{}", printable(&name)), value));
         }
         Said::Fact { .. } => {}
         Said::Note(text) => {

@@ -1,1 +1,16 @@
+//! The integration tests: the real binary, real processes, plans with local endpoints.
+//!
+//! Nothing here measures how fast anything is: tests wait for states, and every wait is bounded. No network, no
+//! accelerator and no interpreter but `sh` is needed.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+mod architecture;
+mod cli;
+mod exits;
+mod outcomes;
+mod resume;
+mod running;
+mod schedule;
+mod signals;
+mod support;

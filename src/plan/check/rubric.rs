@@ -229,6 +229,12 @@ impl Check<'_> {
                 (None, None) => None,
             };
             of.rule(part, unit.as_ref());
+            if let Some(needs) = &part.needs
+                && let Some(unit) = self.rubric_metric(of, origin, reference, &needs.metric, &mut unmeasured)
+                && let Err(message) = needs.bound.limit_in(&unit)
+            {
+                of.context.misfit(needs.bound.place, message);
+            }
             if let (Some(gate), Some(unit)) = (&part.gate, unit)
                 && let Err(message) = gate.limit_in(&unit)
             {

@@ -330,6 +330,26 @@ fn is_octal_like(text: &str) -> bool {
     digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit())
 }
 
+/// Words that some versions of YAML read as truth values.
+fn is_ambiguous_word(text: &str) -> bool {
+    let word = text.to_ascii_lowercase();
+    ["yes", "no", "on", "off", "y", "n"].contains(&word.as_str())
+        || ["true", "false"].contains(&word.as_str()) && word != text
+}
+
+/// Hexadecimal and other forms of numbers that YAML knows and a plan does not.
+fn is_number_of_another_kind(text: &str) -> bool {
+    let body = text.trim_start_matches(['-', '+']).to_ascii_lowercase();
+    let prefixed = ["0x", "0o", "0b"].iter().any(|prefix| {
+        body.strip_prefix(prefix)
+            .is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_hexdigit() || b == b'_'))
+    });
+    let grouped = body.contains('_')
+        && body.starts_with(|c: char| c.is_ascii_digit())
+        && body.bytes().all(|b| b.is_ascii_digit() || b == b'_' || b == b'.');
+    prefixed || grouped || [".nan", ".inf"].contains(&body.as_str())
+}
+
 fn looks_like_a_number(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
         && text.bytes().all(|b| b.is_ascii_digit() || b"+-.eE".contains(&b))
@@ -379,14 +399,17 @@ impl<'a> Deserializer<'a> for Reader<'a> {
             Text::Unresolved if self.stand_in(2) == 0 => "text".into(),
             Text::Unresolved => "1".into(),
         };
-        let word = text.to_ascii_lowercase();
-        if ["yes", "no", "on", "off", "y", "n"].contains(&word.as_str()) && !self.raw {
+        if is_ambiguous_word(&text) && !self.raw {
             return self
                 .fail(format_args!("`{text}` is ambiguous: write true, false or \"{text}\" in quotes"));
         }
         if is_octal_like(&text) && !self.raw {
             return self
                 .fail(format_args!("`{text}` is ambiguous (octal?): drop the zero or put it in quotes"));
+        }
+        if is_number_of_another_kind(&text) {
+            return self
+                .fail(format_args!("`{text}` may be a number: write decimal digits, or put it in quotes"));
         }
         match (text.as_ref(), text.parse::<i64>(), text.parse::<f64>()) {
             ("true", ..) => visitor.visit_bool(true),

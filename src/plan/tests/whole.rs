@@ -1,7 +1,7 @@
 //! What loading promises whatever the plan: hostile texts, variables, `--set`, rubrics, the model.
 
 use super::*;
-use crate::{findings::Severity, measure::quantity::Duration};
+use crate::findings::Severity;
 
 const SMALL: &str = include_str!("../../../fixtures/plans/good/small.yaml");
 const FULL: &str = include_str!("../../../fixtures/plans/good/full.yaml");
@@ -21,7 +21,8 @@ fn a_good_plan_is_read_in_full() {
     let loaded = load("p.yaml", FULL, &options());
     let plan = loaded.plan.unwrap();
     assert_eq!(plan.period, "2026-Q1");
-    assert_eq!(plan.lease(), Duration::from_seconds(30.0));
+    let small = load("p.yaml", SMALL, &options()).plan.unwrap();
+    assert_eq!((plan.lease().seconds, small.lease().seconds), (45.0, 30.0));
     assert_eq!(plan.platforms["cloud-a"].endpoints["main"].ssh.as_ref().unwrap().value, "gpu-1");
     assert_eq!(plan.platforms["cloud-a"].endpoints["main"].user.as_deref(), Some("root"));
     let ids: Vec<&str> = plan.stages.iter().filter_map(|entry| entry.stage_id()).collect();
@@ -29,6 +30,21 @@ fn a_good_plan_is_read_in_full() {
     let scaling = plan.stage("scaling").unwrap().spec().unwrap();
     assert_eq!((scaling.kind(), scaling.variants().len()), ("scaling", 4));
     assert_eq!(plan.stage("soak").unwrap().spec().unwrap().at_least_seconds(), 3600.0);
+}
+
+/// What versions of YAML read differently is not guessed where any value may stand.
+#[test]
+fn free_values_are_not_guessed() {
+    let with = |value: &str| FULL.replace("{ value: false, by", &format!("{{ value: {value}, by"));
+    for value in ["true", "3", "2.5", "3h40m", "\"no\"", "\"0x1f\"", "never", "-1"] {
+        assert!(load("p.yaml", &with(value), &options()).plan.is_some(), "{value}");
+    }
+    for value in ["no", "True", "YES", "010", "0x1f", "1_000", ".nan", "-.inf", "~"] {
+        let found = messages(&with(value));
+        let refused =
+            |m: &String| m.contains("ambiguous") || m.contains("may be a number") || m.contains("no value");
+        assert!(found.iter().filter(|m| refused(m)).count() == 1, "{value}: {found:?}");
+    }
 }
 
 #[test]

@@ -1,15 +1,19 @@
 //! One metric then and now: better, worse, or not to be told.
 //!
-//! The unit of comparison is the run, one figure each, never the step.
+//! The unit of comparison is the run, one figure each, never the step. The statistics are `measure::compare`'s.
 //!
-//! Invariant: swapping the two figures swaps better and worse and changes nothing else.
+//! Invariant: swapping the two sides swaps better and worse and changes nothing else.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    measure::Better,
-    score::{figure, scorecard::MetricCard, summary},
+    measure::{
+        Better, Finite,
+        compare::{self, Change},
+        summary,
+    },
+    score::{figure, scorecard::Range, scorecard::round6},
 };
 
 /// What to make of a change.
@@ -22,9 +26,9 @@ pub enum Call {
     Worse,
     /// Nothing beyond noise.
     WithinNoise,
-    /// Beyond the declared band, on too few runs for a test.
+    /// Beyond the declared band, and not by a test.
     Likely,
-    /// The runs spread too much to tell.
+    /// The runs are too few and spread too much to tell.
     NotTestable,
     /// Only in the new scorecard.
     Appeared,
@@ -60,16 +64,46 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// The figure of a measured metric.
-    pub(crate) fn of(m: &MetricCard) -> Self {
-        let runs = summary::sorted(m.per_run());
-        Self {
-            runs: runs.len(),
-            n: m.n,
-            median: summary::median(&runs).unwrap_or(m.median),
-            low: runs.first().copied().unwrap_or(m.min),
-            high: runs.last().copied().unwrap_or(m.max),
-        }
+    /// The figure of some runs with so many samples; `None` without a run.
+    pub fn of(runs: &[f64], n: usize) -> Option<Self> {
+        let sorted = summary::sorted(runs);
+        Some(Self {
+            runs: sorted.len(),
+            n,
+            median: summary::median(&sorted)?,
+            low: *sorted.first()?,
+            high: *sorted.last()?,
+        })
+    }
+}
+
+/// A metric then and now with what the statistics say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pair {
+    /// Before.
+    pub old: Figure,
+    /// Now.
+    pub new: Figure,
+    /// What the statistics say; `None` where there is nothing to test, as for a score.
+    pub change: Option<Change>,
+}
+
+impl Pair {
+    /// Compares the runs of two scorecards; `None` if a side has none.
+    pub fn of(old: &[f64], new: &[f64], samples: (usize, usize)) -> Option<Self> {
+        let (a, b) = (Figure::of(old, samples.0)?, Figure::of(new, samples.1)?);
+        Some(Self { old: a, new: b, change: compare::compare(old, new) })
+    }
+
+    /// The p of the test, before correction.
+    pub(crate) fn p(&self) -> Option<f64> {
+        self.change.as_ref()?.p.map(Finite::get)
+    }
+
+    /// The 95 % interval of the relative change.
+    pub(crate) fn interval(&self) -> Option<Range> {
+        let interval = self.change.as_ref()?.interval()?;
+        Some(Range { low: round6(interval.low.get() - 1.0), high: round6(interval.high.get() - 1.0) })
     }
 }
 
@@ -89,11 +123,6 @@ pub(crate) fn change(old: f64, new: f64) -> Option<f64> {
     Some((new - old) / old.abs()).filter(|x| x.is_finite())
 }
 
-/// From how many runs on each side disjoint runs are a test: the exact permutation test then gives p = 0.029.
-const TESTABLE: usize = 4;
-/// The least relative change worth a call, whatever the test says.
-const LEAST: f64 = 0.02;
-
 /// How many times as large the larger of two values is; infinite across zero. The same either way round.
 fn times(a: f64, b: f64) -> f64 {
     if a.total_cmp(&b).is_eq() {
@@ -106,13 +135,17 @@ fn times(a: f64, b: f64) -> f64 {
     a.max(b) / a.min(b)
 }
 
-/// Decides on one metric by its runs and the band.
+/// Decides on one metric.
+///
+/// `corrected` is the p of its test after correction for all metrics that are tested together; `None` for a metric
+/// that is not among them, or whose runs are too few.
 ///
 /// # Formula
-/// The change is the larger median over the smaller, less 1. With four runs and more on each side: better or worse
-/// where no run of one side lies among those of the other (exact permutation p ≤ 0.029) and the change exceeds 2 %.
-/// With fewer: likely where the change exceeds the band and the runs do not overlap.
-pub fn decide(old: &Figure, new: &Figure, better: Better, band: f64) -> Decided {
+/// By test: p under 0.05 and a change beyond both 2 % and what so many runs can show. Else, where the larger median
+/// is more than `1 + band` times the smaller: likely if no run of one side lies among those of the other, not testable
+/// if they overlap and are fewer than four on a side. All the rest is within noise.
+pub fn decide(pair: &Pair, better: Better, band: f64, corrected: Option<f64>) -> Decided {
+    let (old, new) = (&pair.old, &pair.new);
     let factor = times(old.median, new.median);
     let apart = old.high < new.low || new.high < old.low;
     let up = new.median > old.median;
@@ -121,22 +154,23 @@ pub fn decide(old: &Figure, new: &Figure, better: Better, band: f64) -> Decided 
         Better::Lower => Some(if up { Direction::Worse } else { Direction::Better }),
         Better::Neither => None,
     };
-    let runs = format!("{} and {} runs", old.runs, new.runs);
-    let percent = |x: f64| format!("{} %", figure::digits(x * 100.0, 3));
-    let few = old.runs < TESTABLE || new.runs < TESTABLE;
-    let (call, why) = if !few && apart && factor > 1.0 + LEAST {
-        let call = match direction {
-            Some(Direction::Better) => Call::Better,
-            Some(Direction::Worse) => Call::Worse,
-            None => Call::Likely,
-        };
-        (call, format!("{runs}, none of one among the other"))
-    } else if few && factor > 1.0 + band && apart {
-        (Call::Likely, format!("{runs}, too few to test; beyond {}", percent(band)))
-    } else if factor > 1.0 + band {
-        (Call::NotTestable, format!("{runs} that overlap"))
-    } else {
-        (Call::WithinNoise, format!("{runs}, within {}", percent(band)))
+    let few = old.runs < compare::MIN_RUNS || new.runs < compare::MIN_RUNS;
+    let percent = format!("{} %", figure::digits(band * 100.0, 3));
+    let p =
+        corrected.map_or_else(String::new, |p| format!(", p = {} after correction", figure::digits(p, 2)));
+    let runs = match &pair.change {
+        Some(_) => format!("{} and {} runs{p}", old.runs, new.runs),
+        None => "ranges".to_owned(),
+    };
+    let stands = corrected.and_then(|p| pair.change.as_ref()?.stands(p));
+    let (call, why) = match (stands, direction) {
+        (Some(true), Some(Direction::Better)) => (Call::Better, runs),
+        (Some(true), Some(Direction::Worse)) => (Call::Worse, runs),
+        _ if factor <= 1.0 + band => (Call::WithinNoise, format!("{runs}, within {percent}")),
+        _ if apart && few => (Call::Likely, format!("{runs}, too few to test; beyond {percent}")),
+        _ if apart => (Call::Likely, format!("{runs}, beyond {percent}, none of one among the other")),
+        _ if few => (Call::NotTestable, format!("{runs} that overlap, too few to test")),
+        _ => (Call::WithinNoise, format!("{runs} that overlap")),
     };
     let directed = matches!(call, Call::Better | Call::Worse | Call::Likely);
     Decided { call, direction: direction.filter(|_| directed), why }

@@ -8,13 +8,12 @@ mod call;
 mod headline;
 #[cfg(test)]
 mod tests;
+mod types;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
-
-pub use call::{Call, Direction, Figure, decide};
+pub use call::{Call, Decided, Direction, Figure, Pair, decide};
+pub use types::{CheckDelta, CostDelta, Diff, MetricDelta, PlatformDiff, Presence, ScoreDelta, Shift, Side};
 
 use super::{
     build, compare_hosts,
@@ -23,12 +22,9 @@ use super::{
     judgement::StageRef,
     query::Evidence,
     rubric::Rubric,
-    scorecard::{GateCard, MetricCard, PlatformCard, Range, Score, Scorecard, VerdictKind, round6},
+    scorecard::{MetricCard, PlatformCard, Range, Score, Scorecard, round6},
 };
-use crate::{
-    measure::{Better, Labels, MetricPath, Money, Unit},
-    record::{CheckOutcome, PlanRef},
-};
+use crate::measure::{Better, Labels, MetricPath, Unit, compare};
 
 /// The version of the comparison's format.
 pub const SCHEMA: u32 = 1;
@@ -43,189 +39,6 @@ pub enum DiffError {
     /// One of them is a rehearsal.
     #[error("compare run {0}: it is a rehearsal (`--quick`), whose numbers say nothing about speed")]
     Quick(String),
-}
-
-/// What changed.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Diff {
-    /// [`SCHEMA`].
-    pub schema: u32,
-    /// The earlier one.
-    pub old: Side,
-    /// The later one.
-    pub new: Side,
-    /// The relative change that counts, where runs are too few to test.
-    pub band: f64,
-    /// What a manager must know, in a sentence or two.
-    pub headline: String,
-    /// The candidates: those of the new scorecard in its order, then those that are gone.
-    pub platforms: Vec<PlatformDiff>,
-    /// What makes the comparison uneven.
-    pub cautions: Vec<String>,
-}
-
-/// One of the two scorecards.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Side {
-    /// Its plan.
-    pub plan: PlanRef,
-    /// Its run.
-    pub run: String,
-    /// When that began.
-    pub started: String,
-    /// Its rubric.
-    pub rubric: String,
-    /// Its weight preset.
-    pub preset: Option<String>,
-}
-
-/// A candidate then and now.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct PlatformDiff {
-    /// Its key.
-    pub id: String,
-    /// Its name.
-    pub title: String,
-    /// In which of the two it stands.
-    pub presence: Presence,
-    /// Its verdict before.
-    pub old_verdict: Option<VerdictKind>,
-    /// Its verdict now.
-    pub new_verdict: Option<VerdictKind>,
-    /// How its score moved.
-    pub score: Option<ScoreDelta>,
-    /// Every metric, headline metrics first.
-    pub metrics: Vec<MetricDelta>,
-    /// What a finished job costs, then and now.
-    pub costs: Vec<CostDelta>,
-    /// Checks that came out otherwise.
-    pub checks: Vec<CheckDelta>,
-    /// Gates that fire now.
-    pub gates: Vec<GateCard>,
-    /// What changed about its machines.
-    pub cautions: Vec<String>,
-}
-
-/// Where a candidate stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Presence {
-    /// In both.
-    Both,
-    /// Only in the new one.
-    Appeared,
-    /// Only in the old one.
-    Gone,
-}
-
-/// A metric then and now.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct MetricDelta {
-    /// Its identity.
-    pub id: String,
-    /// Its unit.
-    pub unit: Unit,
-    /// Which way it gets better.
-    pub better: Better,
-    /// Whether it is a headline metric.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub headline: bool,
-    /// Before.
-    pub old: Option<Figure>,
-    /// Now.
-    pub new: Option<Figure>,
-    /// The relative change of the median: 0.1 is 10 % more; null where there is none to give.
-    pub change: Option<f64>,
-    /// What to make of it.
-    pub call: Call,
-    /// Better or worse, where the call has a direction.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub direction: Option<Direction>,
-    /// Why so.
-    pub why: String,
-}
-
-/// The least and the most of a score, moved by so much.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Shift {
-    /// The least.
-    pub low: f64,
-    /// The most.
-    pub high: f64,
-}
-
-impl Shift {
-    fn between(old: Score, new: Score) -> Self {
-        Self { low: round6(new.low - old.low), high: round6(new.high - old.high) }
-    }
-}
-
-/// How a score moved and what moved it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct ScoreDelta {
-    /// Before.
-    pub old: Range,
-    /// Now.
-    pub new: Range,
-    /// All together.
-    pub change: Shift,
-    /// By what was measured, under the old rubric with the old offer and answers.
-    pub by_measurement: Shift,
-    /// By offer and answers, under the old rubric.
-    pub by_price: Shift,
-    /// By the rubric and its weights.
-    pub by_rule: Shift,
-}
-
-/// A cost then and now.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CostDelta {
-    /// The job.
-    pub job: String,
-    /// The offer.
-    pub offer: String,
-    /// Before; null: there was none.
-    pub old: Option<Money>,
-    /// Now; null: there is none.
-    pub new: Option<Money>,
-    /// One of the two is a lower bound.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub lower_bound: bool,
-    /// The price that was quoted, where it changed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub price: Option<String>,
-}
-
-/// A check that came out otherwise.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CheckDelta {
-    /// Endpoint and check.
-    pub id: String,
-    /// Before.
-    pub old: Option<CheckOutcome>,
-    /// Now.
-    pub new: Option<CheckOutcome>,
-    /// Why so now.
-    pub reason: String,
-}
-
-impl Diff {
-    /// Whether a headline metric got worse, surely or likely.
-    pub fn has_regression(&self) -> bool {
-        self.platforms.iter().flat_map(|p| &p.metrics).any(MetricDelta::regressed)
-    }
-
-    /// Every gate that fires in the new scorecard, with its platform.
-    pub fn gate_failures(&self) -> impl Iterator<Item = (&str, &GateCard)> {
-        self.platforms.iter().flat_map(|p| p.gates.iter().map(|g| (p.id.as_str(), g)))
-    }
-}
-
-impl MetricDelta {
-    /// Whether it is a headline metric that got worse, surely or likely.
-    pub fn regressed(&self) -> bool {
-        self.headline && self.direction == Some(Direction::Worse)
-    }
 }
 
 /// Compares two scorecards.
@@ -320,23 +133,26 @@ fn both(old: One<'_>, new: One<'_>) -> PlatformDiff {
     let (a, b) = (old.1, new.1);
     let (device, cautions) = hosts(a, b);
     let headline = headline_ids(new);
-    let mut metrics: Vec<MetricDelta> = Vec::new();
-    let (before, after) = (by_name(&a.metrics), by_name(&b.metrics));
-    for m in &b.metrics {
-        let before = before.get(&name(m)).copied();
-        metrics.push(metric(before, Some(m), device.as_deref(), (&old.0.stages, &new.0.stages)));
-    }
-    let gone = a.metrics.iter().filter(|o| !after.contains_key(&name(o)));
-    metrics.extend(gone.map(|o| metric(Some(o), None, None, (&old.0.stages, &new.0.stages))));
+    let before: HashMap<_, &MetricCard> = a.metrics.iter().map(|m| (identity(m), m)).collect();
+    let now: HashSet<_> = b.metrics.iter().map(identity).collect();
+    let stages = (old.0.stages.as_slice(), new.0.stages.as_slice());
+    let mut open: Vec<(MetricDelta, Option<Pair>)> = b
+        .metrics
+        .iter()
+        .map(|m| metric(before.get(&identity(m)).copied(), Some(m), device.as_deref(), stages))
+        .collect();
+    let gone = a.metrics.iter().filter(|m| !now.contains(&identity(m)));
+    open.extend(gone.map(|m| metric(Some(m), None, None, stages)));
     for id in &headline {
         match id.as_str() {
-            "score" => metrics.push(scores(a, b)),
-            id => metrics.extend(id.strip_prefix("cost.").map(|job| cost_metric(job, a, b))),
+            "score" => open.push(scores(a, b)),
+            id => open.extend(id.strip_prefix("cost.").map(|job| cost_metric(job, a, b))),
         }
     }
-    for m in &mut metrics {
+    for (m, _) in &mut open {
         m.headline = headline.contains(&m.id);
     }
+    let mut metrics = settle(open);
     let place = |m: &MetricDelta| headline.iter().position(|h| *h == m.id).unwrap_or(HEADLINE);
     metrics.sort_by_key(place);
     PlatformDiff {
@@ -354,16 +170,8 @@ fn both(old: One<'_>, new: One<'_>) -> PlatformDiff {
     }
 }
 
-/// What makes two figures the same metric.
-type MetricName<'a> = (&'a str, &'a str, &'a Labels);
-
-fn name(m: &MetricCard) -> MetricName<'_> {
+fn identity(m: &MetricCard) -> (&str, &str, &Labels) {
     (&m.stage, &m.name, &m.labels)
-}
-
-fn by_name(metrics: &[MetricCard]) -> HashMap<MetricName<'_>, &MetricCard> {
-    // Of two of one name the first counts.
-    metrics.iter().rev().map(|m| (name(m), m)).collect()
 }
 
 /// Why figures of another device cannot be compared, and what else changed about the machines.
@@ -390,8 +198,8 @@ fn metric(
     new: Option<&MetricCard>,
     device: Option<&str>,
     stages: (&[StageRef], &[StageRef]),
-) -> MetricDelta {
-    let figure = |m: Option<&MetricCard>| m.map(Figure::of);
+) -> (MetricDelta, Option<Pair>) {
+    let figure = |m: Option<&MetricCard>| m.and_then(|m| Figure::of(m.per_run(), m.n));
     let id = new.or(old).map(MetricCard::id).unwrap_or_default();
     let unit = new.or(old).map_or(Unit::COUNT, |m| m.unit.clone());
     let better = new.or(old).map_or(Better::Neither, |m| m.better);
@@ -403,14 +211,16 @@ fn metric(
         old: figure(old),
         new: figure(new),
         change: None,
+        interval: None,
         call: Call::Incomparable,
         direction: None,
         why: String::new(),
     };
     let (Some(a), Some(b)) = (old, new) else {
         delta.call = if new.is_some() { Call::Appeared } else { Call::Gone };
-        delta.why = if new.is_some() { "not measured before" } else { "not measured now" }.to_owned();
-        return delta;
+        let why = if new.is_some() { "not measured before" } else { "not measured now" };
+        why.clone_into(&mut delta.why);
+        return (delta, None);
     };
     let options = |stages: &[StageRef]| {
         stages.iter().find(|s| s.id == a.stage).map(|s| (s.options.clone(), s.workload.clone()))
@@ -424,48 +234,65 @@ fn metric(
     } else {
         None
     };
-    if let Some(why) = other {
-        delta.why = why;
-        return delta;
+    match other {
+        Some(why) => {
+            delta.why = why;
+            (delta, None)
+        }
+        None => (delta, Pair::of(a.per_run(), b.per_run(), (a.n, b.n))),
     }
-    settle(&mut delta);
-    delta
 }
 
-/// Fills in change, call and reason from the two figures.
-fn settle(delta: &mut MetricDelta) {
-    let (Some(a), Some(b)) = (&delta.old, &delta.new) else { return };
-    let decided = decide(a, b, delta.better, BAND);
-    delta.change = call::change(a.median, b.median).map(round6);
-    (delta.call, delta.direction, delta.why) = (decided.call, decided.direction, decided.why);
+/// Fills in change, call and reason of all that can be compared: the headline metrics are tested and corrected
+/// together, the rest go by the band.
+fn settle(open: Vec<(MetricDelta, Option<Pair>)>) -> Vec<MetricDelta> {
+    let tested = |(delta, pair): &(MetricDelta, Option<Pair>)| {
+        pair.as_ref().filter(|_| delta.headline).and_then(Pair::p)
+    };
+    let p: Vec<f64> = open.iter().filter_map(tested).collect();
+    let mut corrected = compare::holm(&p).into_iter();
+    open.into_iter()
+        .map(|both| {
+            let corrected = tested(&both).and_then(|_| corrected.next());
+            let (mut delta, pair) = both;
+            if let Some(pair) = pair {
+                let decided = decide(&pair, delta.better, BAND, corrected);
+                delta.change = call::change(pair.old.median, pair.new.median).map(round6);
+                delta.interval = pair.interval();
+                (delta.call, delta.direction, delta.why) = (decided.call, decided.direction, decided.why);
+            }
+            delta
+        })
+        .collect()
 }
 
-fn scores(a: &PlatformCard, b: &PlatformCard) -> MetricDelta {
+fn scores(a: &PlatformCard, b: &PlatformCard) -> (MetricDelta, Option<Pair>) {
     let figure = |s: &Score| {
         let open = s.open();
         Figure { runs: 1, n: 1, median: s.low.midpoint(s.high), low: open.low, high: open.high }
     };
-    let mut delta = MetricDelta {
+    let (old, new) = (figure(&a.score), figure(&b.score));
+    let delta = MetricDelta {
         id: "score".to_owned(),
         unit: Unit::new("points"),
         better: Better::Higher,
         headline: true,
-        old: Some(figure(&a.score)),
-        new: Some(figure(&b.score)),
+        old: Some(old),
+        new: Some(new),
         change: None,
+        interval: None,
         call: Call::NotTestable,
         direction: None,
         why: String::new(),
     };
-    settle(&mut delta);
-    delta
+    (delta, Some(Pair { old, new, change: None }))
 }
 
 fn cheapest<'a>(p: &'a PlatformCard, job: &str) -> Option<&'a CostCard> {
     super::scenario::cheapest(&p.costs, Some(job))
 }
 
-fn cost_metric(job: &str, a: &PlatformCard, b: &PlatformCard) -> MetricDelta {
+fn cost_metric(job: &str, a: &PlatformCard, b: &PlatformCard) -> (MetricDelta, Option<Pair>) {
     let figure = |p: &PlatformCard| {
         let card = cheapest(p, job)?;
         let total = card.total.as_ref()?.amount();
@@ -489,16 +316,24 @@ fn cost_metric(job: &str, a: &PlatformCard, b: &PlatformCard) -> MetricDelta {
         old,
         new,
         change: None,
+        interval: None,
         call,
         direction: None,
         why: "the cheapest offer".to_owned(),
     };
-    if currency(a) == currency(b) {
-        settle(&mut delta);
-    } else if call == Call::Incomparable {
-        "the currency changed".clone_into(&mut delta.why);
-    }
-    delta
+    let pair = match (old, new) {
+        (Some(old), Some(new)) if currency(a) == currency(b) => Some(Pair { old, new, change: None }),
+        (Some(_), Some(_)) => {
+            "the currency changed".clone_into(&mut delta.why);
+            None
+        }
+        (None, None) => {
+            "no cost before or now".clone_into(&mut delta.why);
+            None
+        }
+        _ => None,
+    };
+    (delta, pair)
 }
 
 /// The identities of the headline metrics of a platform: the plan's, else a default list.

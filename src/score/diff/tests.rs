@@ -17,19 +17,13 @@ fn metric<'a>(d: &'a Diff, platform: &str, id: &str) -> &'a MetricDelta {
     p.metrics.iter().find(|m| m.id == id).unwrap()
 }
 
-fn figure(values: &[f64]) -> Figure {
-    let sorted = score::summary::sorted(values);
-    Figure {
-        runs: sorted.len(),
-        n: sorted.len(),
-        median: score::summary::median(&sorted).unwrap(),
-        low: sorted[0],
-        high: sorted[sorted.len() - 1],
-    }
+fn pair(old: &[f64], new: &[f64]) -> Pair {
+    Pair::of(old, new, (old.len(), new.len())).unwrap()
 }
 
 fn call(old: &[f64], new: &[f64]) -> (Call, Option<Direction>) {
-    let d = decide(&figure(old), &figure(new), Better::Higher, BAND);
+    let pair = pair(old, new);
+    let d = decide(&pair, Better::Higher, BAND, pair.p());
     (d.call, d.direction)
 }
 
@@ -56,6 +50,12 @@ fn a_slowdown_is_a_likely_regression() {
         "{}",
         d.headline
     );
+    let steps = metric(&d, "cloud", "gpt-cpu.step_time");
+    assert_eq!(
+        (steps.call, steps.direction),
+        (Call::Likely, Some(Direction::Worse)),
+        "longer steps are worse"
+    );
     assert_eq!(metric(&d, "cloud", "soak.observed_seconds").direction, None);
 }
 
@@ -67,6 +67,15 @@ fn calls_by_runs_and_band() {
     assert_eq!(call(&[100.0, 120.0, 110.0], &[90.0, 115.0, 95.0]), (Call::NotTestable, None));
     assert_eq!(call(&[100.0, 101.0, 102.0, 100.5], &[97.0, 96.0, 97.5, 96.5]), (Call::Worse, worse));
     assert_eq!(call(&[100.0, 101.0, 102.0, 100.5], &[99.0, 98.9, 99.5, 99.1]), (Call::WithinNoise, None));
+    // Four a side cannot pass a correction for six: p is 0.029 × 6.
+    let d = decide(
+        &pair(&[100.0, 101.0, 102.0, 100.5], &[90.0, 91.0, 92.0, 90.5]),
+        Better::Higher,
+        BAND,
+        Some(0.17),
+    );
+    assert_eq!((d.call, d.direction), (Call::Likely, worse));
+    assert_eq!(d.why, "4 and 4 runs, p = 0.17 after correction, beyond 5 %, none of one among the other");
     assert_eq!(call(&[0.0], &[0.0]), (Call::WithinNoise, None));
     assert_eq!(call(&[3.0], &[0.0]), (Call::Likely, worse), "from 0 or to 0 is beyond any band");
 }
@@ -153,11 +162,14 @@ proptest! {
         new in prop::collection::vec(-5.0..200.0_f64, 1..8),
         better in prop_oneof![Just(Better::Higher), Just(Better::Lower), Just(Better::Neither)],
     ) {
-        let (a, b) = (figure(&old), figure(&new));
-        let (there, back) = (decide(&a, &b, better, BAND), decide(&b, &a, better, BAND));
+        let decided = |a: &[f64], b: &[f64]| {
+            let pair = pair(a, b);
+            decide(&pair, better, BAND, pair.p())
+        };
+        let (there, back) = (decided(&old, &new), decided(&new, &old));
         prop_assert_eq!(there.call, mirrored(back.call));
         prop_assert_eq!(there.direction, turned(back.direction));
-        prop_assert_eq!(decide(&a, &a, better, BAND).call, Call::WithinNoise);
+        prop_assert_eq!(decided(&old, &old).call, Call::WithinNoise);
     }
 }
 

@@ -1,0 +1,276 @@
+//! Exit codes, and places that cannot be written: full disks, closed and full outputs.
+
+use std::{fs, process::Stdio};
+
+use crate::{
+    outcomes::METRIC,
+    support::{Sandbox, entries, wait_until},
+};
+
+/// A way to a run with this outcome.
+type Case = (&'static str, fn() -> Sandbox, &'static [&'static str], i32);
+
+#[test]
+fn exit_codes_tell_ci_what_happened() {
+    let cases: &[Case] = &[
+        ("all passed", || Sandbox::new().shell("a", METRIC).shell("b", METRIC), &[], 0),
+        (
+            "one failed its expectation",
+            || Sandbox::new().shell("a", METRIC).shell_with("b", "expect: { m: '< 1 s' },", "", METRIC),
+            &[],
+            1,
+        ),
+        ("one failed to run", || Sandbox::new().shell("a", METRIC).shell("b", "exit 1"), &[], 3),
+        (
+            "both: the worst wins",
+            || Sandbox::new().shell("a", "exit 1").shell_with("b", "expect: { m: '< 1 s' },", "", METRIC),
+            &[],
+            3,
+        ),
+        (
+            "one was not run since what it needs failed",
+            || Sandbox::new().shell("a", "exit 1").shell_with("b", "needs: [a],", "", METRIC),
+            &[],
+            3,
+        ),
+        ("nothing ran", || Sandbox::new().shell("a", METRIC), &["--skip", "one"], 3),
+        (
+            "nothing is offered",
+            || {
+                Sandbox::new()
+                    .platform("one", "{ main: { local: true } }")
+                    .platform("two", "{ x: { local: true } }")
+                    .shell_with("a", "at: x,", "", METRIC)
+            },
+            &["--only", "one"],
+            3,
+        ),
+        ("the plan has no stage", Sandbox::new, &[], 2),
+        ("a bad plan", || Sandbox::new().header("nonsense: 1").shell("a", METRIC), &[], 2),
+        ("a bad option", || Sandbox::new().shell("a", METRIC), &["--nonsense"], 2),
+        ("a bad value", || Sandbox::new().shell("a", METRIC), &["--set", "stages.a.repeat=x"], 2),
+        (
+            "a stage that is not offered lowers coverage, not the exit code",
+            || {
+                Sandbox::new()
+                    .platform("one", "{ main: { local: true } }")
+                    .platform("two", "{ main: { local: true }, x: { local: true } }")
+                    .shell_with("a", "at: x,", "", METRIC)
+            },
+            &[],
+            0,
+        ),
+    ];
+    for (what, sandbox, args, code) in cases {
+        let ended = sandbox().run(args);
+        assert_eq!(ended.code, Some(*code), "{what}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn what_is_no_plan_is_refused_by_name() {
+    let s = Sandbox::new().shell("a", METRIC);
+    fs::write(s.path("empty.yaml"), "").unwrap();
+    fs::write(s.path("binary.yaml"), [0_u8, 159, 146, 150, 0, 1]).unwrap();
+    fs::write(s.path("no-stages.yaml"), s.text().replace("stages:", "stages: []\nx-rest:")).unwrap();
+    for name in ["absent.yaml", "seen", "empty.yaml", "binary.yaml", "no-stages.yaml"] {
+        for command in [&["run", name][..], &["check", name], &[name], &["run", name, "--dry-run"]] {
+            let ended = s.planrun(command).code(2);
+            assert!(
+                format!("{}{}", ended.stdout, ended.stderr).contains(name),
+                "{command:?}: {}",
+                ended.stderr
+            );
+        }
+    }
+    assert!(!s.path("runs").exists(), "nothing was made");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let s = Sandbox::new().shell("a", METRIC);
+    fs::write(s.path("file"), "").unwrap();
+    let plan = s.plan().display().to_string();
+    for out in ["file", "file/below", "/proc/no-such-folder"] {
+        let ended = s.planrun(&["run", &plan, "-o", out]);
+        assert!(matches!(ended.code, Some(2 | 3)), "{ended:?}");
+        assert!(ended.stderr.contains(out), "{}", ended.stderr);
+    }
+    assert_eq!(fs::read(s.path("file")).unwrap(), b"");
+}
+
+/// Runs a script in a mount namespace of its own, where `$1` is a file system of this size.
+fn with_small_disk(s: &Sandbox, size: &str, script: &str) -> crate::support::Ended {
+    let disk = s.path("disk");
+    fs::create_dir_all(&disk).unwrap();
+    let template = s.command(&[]);
+    let mut command = std::process::Command::new("unshare");
+    // `-r` maps us to root where we are not; both ways need the kernel's user or mount namespaces.
+    let flags = if rustix::process::geteuid().is_root() { "-m" } else { "-rm" };
+    command.args([flags, "sh", "-ec"]);
+    command.arg(format!("mount -t tmpfs -o size={size} none \"$1\"\n{script}"));
+    command.args([
+        "sh".as_ref(),
+        disk.as_os_str(),
+        env!("CARGO_BIN_EXE_planrun").as_ref(),
+        s.plan().as_os_str(),
+    ]);
+    command.current_dir(s.path("")).stdin(Stdio::null());
+    for (name, value) in template.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let ended = s.spawn(command).wait();
+    let refused = ["unshare failed", "Operation not permitted", "permission denied", "only root can"];
+    assert!(
+        !refused.iter().any(|r| ended.stderr.contains(r)),
+        "this test mounts a small file system in a namespace of its own: run it as root, or allow unprivileged \
+         user namespaces (`sysctl kernel.unprivileged_userns_clone=1`): {}",
+        ended.stderr
+    );
+    ended
+}
+
+#[test]
+fn a_full_disk_is_said_to_be_so_and_the_run_goes_on_once_there_is_room() {
+    // The second task's log fills the disk; the journal has no room for its end.
+    let s = Sandbox::new()
+        .shell("a", &format!("echo x >>$SEEN/a; {METRIC}"))
+        .shell("b", "echo x >>$SEEN/b; [ -e $SEEN/room ] || { head -c 3000000 /dev/zero; i=0; while [ $i -lt 3000 ]; do echo \"{\\\"metric\\\": \\\"n$i\\\", \\\"value\\\": $i}\"; i=$((i+1)); done; }")
+        .shell("c", "echo x >>$SEEN/c");
+    let script = r#"
+        set +e
+        "$2" run "$3" -o "$1/out" 2>$SEEN/stderr >/dev/null; echo $? >$SEEN/first
+        cp "$1/out/journal.jsonl" $SEEN/journal
+        rm -rf "$1/out/logs"; touch $SEEN/room
+        "$2" resume "$1/out" >/dev/null; echo $? >$SEEN/second
+        cp "$1/out/journal.jsonl" $SEEN/journal-after"#;
+    with_small_disk(&s, "1m", script).code(0);
+    assert_eq!(s.seen("first"), "3\n", "{}", s.seen("stderr"));
+    let said = s.seen("stderr");
+    assert!(said.contains("journal.jsonl") && said.contains("No space left"), "{said}");
+    assert!(said.contains("planrun resume"), "{said}");
+    assert!(s.seen("journal").ends_with("\"}\n"), "a valid prefix");
+    assert_eq!(s.seen("second"), "0\n");
+    assert_eq!(
+        (s.seen("a").as_str(), s.seen("c").as_str()),
+        ("x\n", "x\n"),
+        "what had ended is not repeated"
+    );
+    assert!(s.seen("journal-after").starts_with(&s.seen("journal")));
+    s.assert_nothing_left();
+}
+
+#[test]
+fn a_disk_that_is_full_or_read_only_from_the_start_is_named() {
+    let s = Sandbox::new().shell("a", "touch $SEEN/ran");
+    let script = r#"
+        set +e
+        head -c 10000000 /dev/zero >"$1/fill" 2>/dev/null
+        "$2" run "$3" -o "$1/out" 2>$SEEN/full; echo $? >$SEEN/full-code
+        mount -o remount,ro "$1"
+        "$2" run "$3" -o "$1/other" 2>$SEEN/ro; echo $? >$SEEN/ro-code"#;
+    with_small_disk(&s, "64k", script).code(0);
+    assert!(["2\n", "3\n"].contains(&s.seen("full-code").as_str()), "{}", s.seen("full"));
+    assert!(s.seen("full").contains("disk/out") && s.seen("full").contains("No space"), "{}", s.seen("full"));
+    assert_eq!(s.seen("ro-code"), "2\n");
+    assert!(s.seen("ro").contains("disk/other") && s.seen("ro").contains("Read-only"), "{}", s.seen("ro"));
+    assert!(!s.path("seen/ran").exists());
+}
+
+#[test]
+fn nobody_may_read_what_is_printed() {
+    let s = Sandbox::new().shell("a", METRIC);
+    let plan = s.plan().display().to_string();
+    let out = s.out().display().to_string();
+    s.run(&[]).code(0);
+    for line in [
+        "\"$P\" stages | head -n 1",
+        "\"$P\" --help | head -n 1",
+        "\"$P\" schema plan | head -c 10",
+        "\"$P\" run \"$PLAN\" --dry-run | true",
+        "\"$P\" report \"$OUT\" | head -n 1",
+        "\"$P\" check \"$PLAN\" | true",
+        "\"$P\" probe facts | head -n 1",
+        "\"$P\" probe facts --json | true",
+        "\"$P\" run \"$PLAN\" -o \"$OUT-1\" | true",
+        "\"$P\" run \"$PLAN\" -o \"$OUT-2\" 2>&1 | true",
+        "\"$P\" run \"$PLAN\" -o \"$OUT-3\" >&- 2>&-",
+        "\"$P\" stages >&-",
+        "\"$P\" --help >&-",
+        "\"$P\" run /absent 2>&-; [ $? = 2 ]",
+        "\"$P\" --nonsense 2>&-; [ $? = 2 ]",
+        "\"$P\" run \"$PLAN\" -o \"$OUT-4\" <&-",
+    ] {
+        let mut command = std::process::Command::new("bash");
+        command.args(["-c", &format!("set -o pipefail; {line}")]);
+        for (name, value) in s.command(&[]).get_envs() {
+            if let Some(value) = value {
+                command.env(name, value);
+            }
+        }
+        command.env("P", env!("CARGO_BIN_EXE_planrun")).env("PLAN", &plan).env("OUT", &out);
+        let ended = s.spawn(command).wait();
+        assert_eq!(ended.code, Some(0), "{line}: {}", ended.stderr);
+        assert!(!ended.stderr.contains("panicked"), "{line}: {}", ended.stderr);
+    }
+    for n in 1..=4 {
+        assert!(s.path(&format!("out-{n}/scorecard.json")).exists(), "the run {n} was not finished");
+    }
+}
+
+#[test]
+fn a_full_output_is_an_error() {
+    let s = Sandbox::new().shell("a", METRIC);
+    let plan = s.plan().display().to_string();
+    s.run(&[]).code(0);
+    let out = s.out().display().to_string();
+    for args in [
+        &["stages"][..],
+        &["--help"],
+        &["run", "--help"],
+        &["schema", "plan"],
+        &["run", &plan, "--dry-run"],
+        &["report", &out],
+        &["check", &plan],
+        &["probe", "facts"],
+        &["probe", "facts", "--json"],
+        &["run", &plan, "-o", "full"],
+    ] {
+        let mut command = s.command(args);
+        let err = s.path("full.stderr");
+        command.stdout(fs::File::options().write(true).open("/dev/full").unwrap());
+        command.stderr(fs::File::create(&err).unwrap());
+        let ended = s.spawn_as_is(command, s.path("nothing"), err).wait();
+        assert_eq!(ended.code, Some(3), "{args:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains("stdout"), "{args:?}: {}", ended.stderr);
+    }
+    assert!(s.path("full/scorecard.json").exists(), "the files are there all the same");
+}
+
+#[test]
+fn a_templates_fault_is_shown_where_it_is() {
+    let s = Sandbox::new().shell("a", METRIC);
+    s.run(&[]).code(0);
+    let template = s.path("my.j2");
+    fs::write(&template, "fine\nfine\n{{ no_such_thing.at_all }}\n").unwrap();
+    let (out, template) = (s.out().display().to_string(), template.display().to_string());
+    let ended = s.planrun(&["report", &out, "--template", &template]).code(2);
+    assert!(ended.stderr.contains("my.j2") && ended.stderr.contains('3'), "{}", ended.stderr);
+    assert_eq!(entries(&s.path("seen")), Vec::<String>::new());
+}
+
+#[test]
+fn a_reader_that_stops_reading_does_not_stop_the_run() {
+    // stderr is a pipe that nobody reads after the first line: its end is closed.
+    let s = Sandbox::new().shell_with("a", "repeat: 5,", "", METRIC);
+    let mut command =
+        s.command(&["run", &s.plan().display().to_string(), "-o", &s.out().display().to_string(), "-v"]);
+    command.stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut run = s.spawn_as_is(command, s.path("nothing"), s.path("nothing"));
+    drop(run.child.stderr.take());
+    wait_until("the scorecard", || s.out().join("scorecard.json").exists());
+    run.wait().code(0);
+}
