@@ -323,8 +323,8 @@ fn signal_group(child: &Child, signal: Signal) {
 }
 
 /// Runs a command that undoes, for a bounded time, quietly.
-fn undo_by(argv: &[String]) {
-    let [program, args @ ..] = argv else { return };
+fn undo_by(command: &[String]) {
+    let [program, args @ ..] = command else { return };
     let null = Stdio::null;
     let started = Command::new(program).args(args).stdin(null()).stdout(null()).stderr(null()).spawn();
     let Ok(mut child) = started else { return };
