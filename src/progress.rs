@@ -113,11 +113,11 @@ impl crate::runner::Watch for Progress {
                     }
                 }
             }
-            Body::Note { task, level, text } if self.talk >= Talk::Much || *level == Level::Warning => {
-                if self.talk >= Talk::Normal {
-                    let about = task.as_ref().map_or_else(String::new, |t| format!("{t}: "));
-                    self.line(&format!("{about}{text}"));
-                }
+            Body::Note { task, level, text }
+                if (self.talk >= Talk::Much || *level == Level::Warning) && self.talk >= Talk::Normal =>
+            {
+                let about = task.as_ref().map_or_else(String::new, |t| format!("{t}: "));
+                self.line(&format!("{about}{text}"));
             }
             _ => {}
         }

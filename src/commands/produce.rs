@@ -61,7 +61,7 @@ impl Made {
     /// # Errors
     /// When a file cannot be written.
     pub fn write(&self, dir: &Path, asked: &Report) -> Result<Vec<String>, Error> {
-        let mut written = vec![self.put(dir, "scorecard.json", &self.scorecard.to_json())?];
+        let mut written = vec![put(dir, "scorecard.json", &self.scorecard.to_json())?];
         let options = report::Options { language: language(asked.language), template: None };
         for (format, form) in [
             (Format::Md, report::Format::Markdown),
@@ -71,16 +71,10 @@ impl Made {
         ] {
             if asked.formats.contains(&format) {
                 let text = report::render(form, &self.scorecard, &options).map_err(|e| report_error(&e))?;
-                written.push(self.put(dir, form.file_name(), &text)?);
+                written.push(put(dir, form.file_name(), &text)?);
             }
         }
         Ok(written)
-    }
-
-    fn put(&self, dir: &Path, name: &str, text: &str) -> Result<String, Error> {
-        let path = dir.join(name);
-        replace(&path, text)?;
-        Ok(path.display().to_string())
     }
 
     /// The scorecard for a terminal.
@@ -105,6 +99,12 @@ impl Made {
         }
         if expectations().any(|e| e.met == Some(false)) { Exit::EXPECT } else { Exit::OK }
     }
+}
+
+fn put(dir: &Path, name: &str, text: &str) -> Result<String, Error> {
+    let path = dir.join(name);
+    replace(&path, text)?;
+    Ok(path.display().to_string())
 }
 
 /// Whether an outcome is one that a plan has to reckon with: measured, left out by the user, or not offered.

@@ -17,18 +17,19 @@ use crate::{
 pub fn stages(args: &StagesArgs) -> commands::Result {
     let kinds: Vec<&Kind> = match &args.kind {
         None => KINDS.iter().collect(),
-        Some(name) => match Kind::named(name) {
-            Some(kind) => vec![kind],
-            None => {
+        Some(name) => {
+            if let Some(kind) = Kind::named(name) {
+                vec![kind]
+            } else {
                 let known: Vec<&str> = KINDS.iter().map(|k| k.name).collect();
                 return Err(Error::new(Exit::USAGE, format!("no stage `{name}`")).hint(known.join(", ")));
             }
-        },
+        }
     };
     let schema = plan::schema();
     let options = |kind: &Kind| schema["definitions"][kind.options]["properties"].clone();
     if args.json {
-        let list: Vec<serde_json::Value> = kinds.iter().map(|kind| json(kind, options(kind))).collect();
+        let list: Vec<serde_json::Value> = kinds.iter().map(|kind| json(kind, &options(kind))).collect();
         print(&format!("{:#}\n", serde_json::Value::Array(list)))?;
         return Ok(Exit::OK);
     }
@@ -52,7 +53,7 @@ pub fn stages(args: &StagesArgs) -> commands::Result {
     Ok(Exit::OK)
 }
 
-fn json(kind: &Kind, options: serde_json::Value) -> serde_json::Value {
+fn json(kind: &Kind, options: &serde_json::Value) -> serde_json::Value {
     let metrics: Vec<serde_json::Value> = kind
         .metrics
         .iter()

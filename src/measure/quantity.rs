@@ -458,14 +458,15 @@ impl Bound {
             None => {
                 Err(format!("`{self}` has no unit: the metric is in {metric}, write \"{self} {metric}\""))
             }
-            Some(unit) => match unit.convert(*limit, metric) {
-                Some(limit) => Ok((*comparison, limit)),
-                None => {
+            Some(unit) => {
+                if let Some(limit) = unit.convert(*limit, metric) {
+                    Ok((*comparison, limit))
+                } else {
                     let others = metric.alternatives();
                     let others = if others.is_empty() { metric.to_string() } else { others.join(", ") };
                     Err(format!("`{unit}` in `{self}` does not fit a metric in {metric}: write {others}"))
                 }
-            },
+            }
         }
     }
 }
@@ -587,6 +588,7 @@ impl Currency {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "what is read from text must be exactly the number")]
 mod tests {
     use super::*;
 

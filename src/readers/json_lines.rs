@@ -70,7 +70,7 @@ impl Reader for JsonLines {
         };
         let has = |key: &str| parsed.get(key).is_some();
         let read = if has("step") {
-            serde_json::from_value(parsed).map_err(|e| e.to_string()).and_then(step)
+            serde_json::from_value(parsed).map_err(|e| e.to_string()).and_then(|line| step(&line))
         } else if has("metric") {
             serde_json::from_value(parsed).map_err(|e| e.to_string()).and_then(metric).map(Some)
         } else if has("fact") {
@@ -93,7 +93,7 @@ impl Reader for JsonLines {
 }
 
 /// A step of the whole job; a line with `rank` is that rank's own and says nothing of the job.
-fn step(line: StepLine) -> Result<Option<Said>, String> {
+fn step(line: &StepLine) -> Result<Option<Said>, String> {
     let times = [Some(line.seconds), line.data_seconds, line.comm_seconds, line.samples, line.tokens];
     if times.into_iter().flatten().any(|t| !t.is_finite() || t < 0.0) {
         return Err("a negative time or amount".to_owned());
@@ -101,7 +101,7 @@ fn step(line: StepLine) -> Result<Option<Said>, String> {
     if line.rank.is_some() {
         return Ok(None);
     }
-    let StepLine { step, seconds, samples, tokens, world, data_seconds, comm_seconds, .. } = line;
+    let &StepLine { step, seconds, samples, tokens, world, data_seconds, comm_seconds, .. } = line;
     Ok(Some(Said::Step(Step { step, seconds, samples, tokens, world, data_seconds, comm_seconds })))
 }
 

@@ -67,6 +67,7 @@ impl Reader for PatternReader {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "what is read from text must be exactly the number")]
 mod tests {
     use super::*;
 

@@ -189,7 +189,7 @@ pub(super) fn random_word() -> String {
             std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_nanos());
         bytes = (now ^ (u128::from(std::process::id()) << 64)).to_le_bytes();
     }
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
+    format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     path::Path,
     sync::Arc,
 };
@@ -228,11 +229,11 @@ fn planned(
 ) -> PlannedTask {
     let mut name = format!("{platform}/{id}");
     if let Some(endpoint) = endpoint.filter(|_| several) {
-        name.push_str(&format!("@{endpoint}"));
+        let _ = write!(name, "@{endpoint}");
     }
     name.push_str(&variant.to_string());
     if entry.repeats() > 1 {
-        name.push_str(&format!("#{repeat}"));
+        let _ = write!(name, "#{repeat}");
     }
     PlannedTask {
         id: TaskId(name),

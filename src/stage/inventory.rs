@@ -80,10 +80,10 @@ impl StageSpec for Inventory {
         let ended = cx
             .host
             .run(run, |line| {
-                if line.stream == Stream::Out {
-                    if let Ok(line) = serde_json::from_str(line.text) {
-                        facts.accept(&line);
-                    }
+                if line.stream == Stream::Out
+                    && let Ok(line) = serde_json::from_str(line.text)
+                {
+                    facts.accept(&line);
                 }
             })
             .await?;
@@ -95,8 +95,8 @@ impl StageSpec for Inventory {
             // The folder has another name in every run; two runs must compare all the same.
             let name = name.replace(&cx.host.folder, "task_folder");
             match fact {
-                Fact::Value(value) => cx.say(Tell::Fact(name.to_owned(), value.clone())),
-                Fact::Nothing => cx.say(Tell::Fact(name.to_owned(), serde_json::Value::Null)),
+                Fact::Value(value) => cx.say(Tell::Fact(name.clone(), value.clone())),
+                Fact::Nothing => cx.say(Tell::Fact(name.clone(), serde_json::Value::Null)),
                 Fact::Unreadable(reason) => cx.note(format!("{name} could not be read: {reason}")),
             }
         }

@@ -135,9 +135,20 @@ impl StageSpec for Soak {
         figure("stability", &[judged.stability.get()])?;
         figure(
             "stability_running",
-            &judged.stability_running.map(|s| s.get()).into_iter().collect::<Vec<_>>(),
+            &judged
+                .stability_running
+                .map(super::super::measure::summary::Finite::get)
+                .into_iter()
+                .collect::<Vec<_>>(),
         )?;
-        figure("last_to_first", &judged.last_to_first.map(|r| r.get()).into_iter().collect::<Vec<_>>())?;
+        figure(
+            "last_to_first",
+            &judged
+                .last_to_first
+                .map(super::super::measure::summary::Finite::get)
+                .into_iter()
+                .collect::<Vec<_>>(),
+        )?;
         figure("observed_seconds", &[judged.total_s.get()])?;
         if readings.len() > 1 {
             figure("clock_gaps", &[clock_jumps(&readings, CLOCK_TOLERANCE).len() as f64])?;

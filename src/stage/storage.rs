@@ -167,7 +167,7 @@ impl StageSpec for Storage {
                         }
                         Said::Note(text) => drop(queue.send(Tell::Note(true, printable(&text)))),
                         Said::Fact { name, value: Some(value), .. } => {
-                            drop(queue.send(Tell::Fact(name, value)))
+                            drop(queue.send(Tell::Fact(name, value)));
                         }
                         _ => {}
                     }

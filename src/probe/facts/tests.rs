@@ -147,10 +147,7 @@ fn a_virtual_machine_is_told_from_its_firmware() {
 fn hostile_content_stays_harmless() {
     let facts = facts_of("hostile");
     for (name, fact) in facts.iter() {
-        let text = match fact {
-            Fact::Value(Value::String(text)) | Fact::Unreadable(text) => text,
-            _ => continue,
-        };
+        let (Fact::Value(Value::String(text)) | Fact::Unreadable(text)) = fact else { continue };
         assert!(text.len() <= MAX_VALUE, "{name}");
         assert!(!text.chars().any(|c| c.is_control() || c == '\u{202e}'), "{name}: {text:?}");
     }
