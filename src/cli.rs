@@ -2,27 +2,39 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
 
 use crate::error::EXIT_CODES;
 
 /// Runs declarative test plans on GPU platforms and fills a scorecard that can be priced, judged and diffed.
 #[derive(Debug, Parser)]
 #[command(name = "planrun", version, after_help = EXIT_CODES, arg_required_else_help = true)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    override_usage = "planrun [OPTIONS] COMMAND …\n       planrun [OPTIONS] PLAN …   (the same as `planrun run PLAN …`)"
+)]
 pub struct Cli {
-    /// What to do; without a command: run PLAN.
+    /// What to do.
     #[command(subcommand)]
-    pub command: Option<Command>,
-    /// `planrun PLAN` is `planrun run PLAN`.
-    #[command(flatten)]
-    pub run: RunArgs,
+    pub command: Command,
     /// Say less on stderr; twice: only errors.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub quiet: u8,
     /// Say more on stderr.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+}
+
+/// The words of a command line with `run` put in where it names a plan in place of a command.
+pub fn with_run(mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
+    let first = args.iter().skip(1).position(|a| !a.as_encoded_bytes().starts_with(b"-"));
+    if let Some(first) = first.map(|i| i + 1) {
+        let known = Cli::command();
+        let is = |name: &str| args[first].to_str() == Some(name);
+        if !is("help") && !known.get_subcommands().any(|c| is(c.get_name())) {
+            args.insert(first, "run".into());
+        }
+    }
+    args
 }
 
 /// The commands.
@@ -208,9 +220,9 @@ pub enum DiffFormat {
 /// What `diff` may fail on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
-    /// A metric got worse beyond noise.
+    /// A headline metric got worse, surely or likely.
     Regression,
-    /// A gate rejects a platform that it did not reject before.
+    /// A gate of the new scorecard rejects a platform.
     Gate,
 }
 

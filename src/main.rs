@@ -6,7 +6,7 @@ use clap::Parser as _;
 
 use planrun::{
     agent, child,
-    cli::{Cli, Command},
+    cli::{Cli, Command, with_run},
     commands,
     error::{Error, Exit},
     progress::Talk,
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         let code = agent::child(&args[2..], child::run);
         return ExitCode::from(u8::try_from(code).unwrap_or(Exit::BUG));
     }
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(with_run(std::env::args_os().collect())) {
         Ok(cli) => cli,
         Err(e) => return ExitCode::from(shown(&e)),
     };
@@ -56,7 +56,7 @@ fn run(cli: Cli) -> commands::Result {
         (1, _) => Talk::Little,
         _ => Talk::Silent,
     };
-    match cli.command.unwrap_or(Command::Run(cli.run)) {
+    match cli.command {
         Command::Run(args) => commands::run::run(&args, talk),
         Command::Resume(args) => commands::resume::resume(&args, talk),
         Command::Check(args) => commands::check::check(&args),

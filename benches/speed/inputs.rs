@@ -167,6 +167,7 @@ pub(crate) fn journal(dir: &Path, shape: &Shape) -> Result<(), Box<dyn Error>> {
             env: &|_| None,
             unset: Unset::Error,
             read_file: &|_| Err("there is none".to_owned()),
+            has_file: &|_| true,
             builtin_rubric: &|_| None,
             today: None,
         },

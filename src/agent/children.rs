@@ -198,14 +198,15 @@ impl Children {
 
     /// A child ended: takes its status.
     pub(super) fn reap(&mut self, id: u32) {
-        if let Some(running) = self.running.get_mut(&id) {
-            if running.ended.is_none() {
-                let status = match running.child.try_wait() {
-                    Ok(status) => status,
-                    Err(_) => Some(ExitStatus::from_raw(9)), // the sweep reaped it: it was killed
-                };
-                running.ended =
-                    status.map(|status| (status, running.begun.elapsed().as_secs_f64(), Instant::now()));
+        if let Some(running) = self.running.get_mut(&id)
+            && running.ended.is_none()
+        {
+            let status = match running.child.try_wait() {
+                Ok(status) => status,
+                Err(_) => Some(ExitStatus::from_raw(9)), // the sweep reaped it: it was killed
+            };
+            if let Some(status) = status {
+                running.ended = Some((status, running.begun.elapsed().as_secs_f64(), Instant::now()));
                 running.bytes_at_end = note(&running.flow, |flow| flow.bytes);
             }
         }
@@ -252,11 +253,12 @@ impl Children {
 
     /// Asks a process and its group to end; [`Self::tick`] kills what does not.
     pub(super) fn kill(&mut self, id: u32) {
-        if let Some(running) = self.running.get_mut(&id) {
-            if running.ended.is_none() && running.kill_at.is_none() {
-                running.kill_at = Some(Instant::now() + self.grace);
-                signal_group(&running.child, Signal::TERM);
-            }
+        if let Some(running) = self.running.get_mut(&id)
+            && running.ended.is_none()
+            && running.kill_at.is_none()
+        {
+            running.kill_at = Some(Instant::now() + self.grace);
+            signal_group(&running.child, Signal::TERM);
         }
     }
 
@@ -321,10 +323,10 @@ fn signal_group(child: &Child, signal: Signal) {
 }
 
 /// Runs a command that undoes, for a bounded time, quietly.
-fn undo_by(argv: &[String]) {
-    let [program, args @ ..] = argv else { return };
-    let quiet = || Stdio::null();
-    let started = Command::new(program).args(args).stdin(quiet()).stdout(quiet()).stderr(quiet()).spawn();
+fn undo_by(command: &[String]) {
+    let [program, args @ ..] = command else { return };
+    let null = Stdio::null;
+    let started = Command::new(program).args(args).stdin(null()).stdout(null()).stderr(null()).spawn();
     let Ok(mut child) = started else { return };
     let deadline = Instant::now() + UNDO;
     while Instant::now() < deadline {

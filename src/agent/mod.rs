@@ -248,11 +248,12 @@ impl Agent {
                 return Ok(());
             }
             match inbox.recv_timeout(TICK) {
-                Ok(Event::Closed) | Err(RecvTimeoutError::Disconnected) => return Ok(()),
-                Ok(Event::Down(Down::Bye)) => return Ok(()),
+                Ok(Event::Closed | Event::Down(Down::Bye)) | Err(RecvTimeoutError::Disconnected) => {
+                    return Ok(());
+                }
                 Ok(Event::Down(down)) => self.obey(down, inbox),
                 Ok(Event::Garbled(why)) => {
-                    self.trouble(None, false, format!("a message cannot be read: {why}"))
+                    self.trouble(None, false, format!("a message cannot be read: {why}"));
                 }
                 Ok(Event::Ended(id)) => self.children.reap(id),
                 Ok(Event::Drained(id)) => self.children.drained(id),
@@ -335,10 +336,10 @@ impl Agent {
     /// Ends everything that the task started, and removes its folder.
     fn finish(&mut self) -> (u32, Vec<u32>) {
         let swept = self.children.sweep();
-        if let Some(folder) = self.task.take() {
-            if let Err(e) = files::remove_all(&folder) {
-                self.trouble(None, false, format!("cannot remove {}: {e}", folder.display()));
-            }
+        if let Some(folder) = self.task.take()
+            && let Err(e) = files::remove_all(&folder)
+        {
+            self.trouble(None, false, format!("cannot remove {}: {e}", folder.display()));
         }
         swept
     }

@@ -71,6 +71,7 @@ fn one(out: &mut String, task: &Task) {
         [("setup", &workload.setup), ("serve", &workload.serve), ("command", &workload.command)]
     {
         if let Some(command) = command {
+            let command = command.to_string().trim_end().replace('\n', "\n      ");
             let _ = writeln!(out, "    {name} {role}{image}: {command}");
         }
     }

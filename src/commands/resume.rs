@@ -67,6 +67,12 @@ pub fn resume(args: &ResumeArgs, talking: Talk) -> commands::Result {
     if talking >= Talk::Normal {
         talk(&format!("{} of {} tasks have ended before\n", finished.len(), schedule.planned.len()));
     }
+    if finished.len() == schedule.planned.len()
+        && resumed.records.iter().any(|r| matches!(r.body, Body::RunEnded { complete: true, .. }))
+    {
+        talk("the run is complete: nothing is left to do\n");
+        return run::show(dir, &plan.report, talking);
+    }
     let body =
         Body::RunResumed { planrun: env!("CARGO_PKG_VERSION").to_owned(), dropped_bytes: resumed.tail.torn };
     journal.append(body).map_err(|e| journal_error(&e, dir))?;

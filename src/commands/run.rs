@@ -14,7 +14,7 @@ use crate::{
     error::{Error, Exit},
     journal::{Journal, JournalError},
     outcome::{Cause, Outcome, OutcomeKind},
-    plan::model::{self, Plan},
+    plan::model::{self, Plan, Report},
     progress::{Progress, Talk},
     record::{PlanRef, RunStarted, SCHEMA, TaskId},
     runner::{self, Choice, Place, Ran, Run, Schedule, Stop, schedule},
@@ -28,7 +28,7 @@ use crate::{
 /// When the plan or the command line is wrong, or the run's folder cannot be written.
 pub fn run(args: &RunArgs, talking: Talk) -> commands::Result {
     let source = Source::open(args.plan.as_deref())?;
-    let (plan, rubric) = source.load_to_run(&args.set, talking == Talk::Silent)?;
+    let (plan, rubric) = source.load_to_run(&args.set, talking <= Talk::Little)?;
     let choice = Choice { only: args.only.clone(), skip: args.skip.clone(), quick: args.quick };
     if let Some(unknown) = choice.unknown(&plan).first() {
         let names: Vec<&str> = plan.platforms.keys().map(|k| k.value.as_str()).collect();
@@ -96,8 +96,8 @@ fn make_dir(asked: Option<&Path>, plan: &Plan) -> Result<PathBuf, Error> {
     let now = jiff::Timestamp::now().to_string();
     let stamp: String = now.chars().take(19).filter(|c| !"-:".contains(*c)).collect();
     let name = format!("{}-{}-{stamp}Z", plan.period, plan.name);
-    let plain = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
-    let name: String = name.chars().map(plain).collect();
+    let fit = |c: char| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' };
+    let name: String = name.chars().map(fit).collect();
     let runs = Path::new("runs");
     std::fs::create_dir_all(runs).map_err(|e| failed(runs, &e))?;
     // Runs that begin in the same second get folders of their own.
@@ -215,21 +215,27 @@ fn conclude(ran: &Ran, dir: &Path, plan: &Plan, talking: Talk, journal: &mut Jou
     journal
         .append(crate::record::Body::RunEnded { complete: ran.complete, reason })
         .map_err(|e| journal_error(&e, dir))?;
+    let code = show(dir, &plan.report, talking)?;
+    match &ran.stopped {
+        Some(Stop::Signal(n)) => {
+            talk(&format!("interrupted; go on with `planrun resume {}`\n", dir.display()));
+            Ok(Exit::SIGNAL + u8::try_from(*n).unwrap_or(0))
+        }
+        _ => Ok(code),
+    }
+}
+
+/// Writes the scorecard of a journal, shows it, and gives the exit code that its outcomes come to.
+pub(super) fn show(dir: &Path, asked: &Report, talking: Talk) -> commands::Result {
     let made = produce::from_journal(dir, None, None)?;
-    let written = made.write(dir, &plan.report)?;
+    let written = made.write(dir, asked)?;
     if talking >= Talk::Normal {
         talk(&format!("\nwrote {}\n\n", written.join(", ")));
     }
     if talking > Talk::Silent {
         print(&made.summary()?)?;
     }
-    match &ran.stopped {
-        Some(Stop::Signal(n)) => {
-            talk(&format!("interrupted; go on with `planrun resume {}`\n", dir.display()));
-            Ok(Exit::SIGNAL + u8::try_from(*n).unwrap_or(0))
-        }
-        _ => Ok(made.exit_code()),
-    }
+    Ok(made.exit_code())
 }
 
 /// The way to a place.

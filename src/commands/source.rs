@@ -52,6 +52,7 @@ impl Source {
             env: &|name| std::env::var(name).ok(),
             unset,
             read_file: &read_file,
+            has_file: &|file| self.dir.join(file).is_file(),
             builtin_rubric: &builtin::text,
             today: today(),
         };
@@ -93,6 +94,7 @@ pub fn rubric(name: &str) -> Result<Rubric, Error> {
         env: &|name| std::env::var(name).ok(),
         unset: Unset::Error,
         read_file: &|file| Err(format!("{file}: a rubric refers to no file")),
+        has_file: &|_| true,
         builtin_rubric: &builtin::text,
         today: today(),
     };

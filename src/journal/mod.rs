@@ -65,7 +65,13 @@ pub enum JournalError {
 fn seal(object: &mut String) {
     object.pop(); // the closing brace
     let sum = crc32fast::hash(object.as_bytes());
-    object.push_str(&format!(",\"crc\":\"{sum:08x}\"}}\n"));
+    object.push_str(&end(sum));
+    object.push('\n');
+}
+
+/// What stands at the end of every line.
+fn end(sum: u32) -> String {
+    format!(",\"crc\":\"{sum:08x}\"}}")
 }
 
 /// The length of `,"crc":"00000000"}`.
@@ -75,6 +81,5 @@ const SEAL: usize = 18;
 fn unseal(line: &[u8]) -> Option<&[u8]> {
     let (object, seal) = line.split_at_checked(line.len().checked_sub(SEAL)?)?;
     // Digit by digit: a number may be written in several ways, a sum only in one.
-    let right = format!(",\"crc\":\"{:08x}\"}}", crc32fast::hash(object));
-    (seal == right.as_bytes()).then_some(object)
+    (seal == end(crc32fast::hash(object)).as_bytes()).then_some(object)
 }

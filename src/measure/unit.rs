@@ -85,6 +85,8 @@ impl Unit {
     pub const STEPS_PER_SECOND: Self = Self::known("steps/s");
     /// Floating-point operations per second.
     pub const FLOPS: Self = Self::known("FLOP/s");
+    /// Natural units of information, as a cross-entropy loss has them.
+    pub const NATS: Self = Self::known("nat");
     /// Watts.
     pub const WATTS: Self = Self::known("W");
 

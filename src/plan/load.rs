@@ -29,6 +29,8 @@ pub struct Options<'a> {
     pub unset: Unset,
     /// Reads a rubric file by its path relative to the plan; the error is a fragment that says why it cannot be read.
     pub read_file: &'a dyn Fn(&str) -> Result<String, String>,
+    /// Whether a file that the plan names is there, by its path relative to the plan.
+    pub has_file: &'a dyn Fn(&str) -> bool,
     /// The text of a built-in rubric by its name.
     pub builtin_rubric: &'a dyn Fn(&str) -> Option<&'static str>,
     /// The day by which dates are judged; `None`: they are not.
@@ -110,7 +112,7 @@ pub fn load(_name: &str, text: &str, options: &Options<'_>) -> Loaded {
     let mut rubric = None;
     let mut rubric_file = None;
     if let Some(plan) = &plan {
-        let check = Check::new(plan, &tree.root, &context, options.today);
+        let check = Check::new(plan, &tree.root, &context, options.today, options.has_file);
         (rubric, rubric_file) = resolve_rubric(plan, &check, &context, options);
         check.all(rubric.as_ref());
     }

@@ -412,11 +412,11 @@ impl Book {
                     return;
                 }
                 let kept = self.all.entry(series.clone()).or_default();
-                if !self.wanted.contains(&series.name) {
+                if self.wanted.contains(&series.name) {
+                    kept.extend(&values);
+                } else {
                     kept.clear();
                     kept.extend(values.last());
-                } else {
-                    kept.extend(&values);
                 }
                 let waiting = self.waiting.entry(series).or_default();
                 waiting.extend(values);

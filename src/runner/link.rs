@@ -191,3 +191,55 @@ pub(super) fn random_word() -> String {
     }
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::Blob;
+
+    /// What the runner hears of these bytes: messages, and noise.
+    async fn heard(bytes: Vec<u8>) -> (Vec<Up>, Vec<String>) {
+        let (ups, mut up) = mpsc::channel(64);
+        let noise = Arc::new(Mutex::new(Vec::new()));
+        listen(Box::new(std::io::Cursor::new(bytes)), prefix("mark"), ups, noise.clone()).await;
+        let mut messages = Vec::new();
+        while let Some(message) = up.recv().await {
+            messages.push(message);
+        }
+        (messages, noise.lock().unwrap().clone())
+    }
+
+    fn output(text: &str) -> Up {
+        Up::Output { id: 0, stream: crate::wire::Stream::Out, at: 0.5, data: Blob(text.as_bytes().to_vec()) }
+    }
+
+    fn framed(up: &Up) -> String {
+        format!("{}{}\n", prefix("mark"), serde_json::to_string(up).unwrap())
+    }
+
+    #[tokio::test]
+    async fn what_a_login_shell_prints_is_noise_however_it_looks() {
+        let data = output("0, NVIDIA H100 80GB HBM3, 81559\n");
+        let text = format!(
+            "hello from .bashrc\nGPU: NVIDIA H100 80GB HBM3 x 8\n0, welcome, back\n{}\
+             {{\"output\":{{\"id\":0}}}}\n\u{1e}other {{}}\nno line end{}logout banner\n",
+            framed(&data),
+            framed(&output("1"))
+        );
+        let (messages, noise) = heard(text.into_bytes()).await;
+        assert_eq!(messages, [data, output("1")]);
+        assert!(noise.contains(&"0, welcome, back".to_owned()) && noise.contains(&"no line end".to_owned()));
+        assert_eq!(noise.len(), 7, "{noise:?}");
+    }
+
+    #[tokio::test]
+    async fn noise_without_end_and_garbled_messages_are_bounded() {
+        let mut bytes = vec![b'x'; 20 << 20];
+        bytes.extend(format!("\n{}nonsense\n", prefix("mark")).bytes());
+        bytes.extend("noise\n".repeat(1000).bytes());
+        bytes.extend(framed(&output("data")).bytes());
+        let (messages, noise) = heard(bytes).await;
+        assert_eq!(messages, [output("data")]);
+        assert!(noise.len() <= KEPT_NOISE && noise.iter().all(|n| n.len() <= 400), "{}", noise.len());
+    }
+}

@@ -113,7 +113,8 @@ impl Tap for Logs {
             create_dir_all(target.parent()?).ok()?;
             OpenOptions::new().write(true).create(true).truncate(true).open(&target).ok()
         });
-        if !file.as_mut().is_some_and(|f| f.write_all(bytes).is_ok()) && !self.failed {
+        let written = file.as_mut().is_some_and(|f| f.write_all(bytes).is_ok());
+        if !written && !self.failed {
             self.failed = true;
             let _ = self.tell.send(Tell::Note(true, format!("{} cannot be written", target.display())));
         }

@@ -65,15 +65,12 @@ impl Secrets {
                 held.extend_from_slice(rest);
                 break;
             }
-            match self.0.iter().find(|s| rest.starts_with(s)) {
-                Some(secret) => {
-                    out.extend_from_slice(MASK.as_bytes());
-                    at += secret.len();
-                }
-                None => {
-                    out.push(rest[0]);
-                    at += 1;
-                }
+            if let Some(secret) = self.0.iter().find(|s| rest.starts_with(s)) {
+                out.extend_from_slice(MASK.as_bytes());
+                at += secret.len();
+            } else {
+                out.push(rest[0]);
+                at += 1;
             }
         }
         out

@@ -264,17 +264,17 @@ impl Host {
                 if let Some(role) = role {
                     self.log(role, stream, &data.0);
                 }
-                if let Some((role, lines)) = self.running.get_mut(&id) {
-                    if stream == Stream::Out {
-                        let (beside, kept, tap) = (&mut self.beside, &mut self.beside_bytes, &mut self.tap);
-                        lines.take(&data.0, |text| {
-                            let taken = tap.as_mut().is_some_and(|tap| tap.takes(role, text));
-                            if !taken && *kept < MOST_BESIDE {
-                                *kept += text.len() + size_of::<(Role, String)>();
-                                beside.push((*role, text.to_owned()));
-                            }
-                        });
-                    }
+                if let Some((role, lines)) = self.running.get_mut(&id)
+                    && stream == Stream::Out
+                {
+                    let (beside, kept, tap) = (&mut self.beside, &mut self.beside_bytes, &mut self.tap);
+                    lines.take(&data.0, |text| {
+                        let taken = tap.as_mut().is_some_and(|tap| tap.takes(role, text));
+                        if !taken && *kept < MOST_BESIDE {
+                            *kept += text.len() + size_of::<(Role, String)>();
+                            beside.push((*role, text.to_owned()));
+                        }
+                    });
                 }
                 Ok(())
             }

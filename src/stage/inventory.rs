@@ -5,13 +5,12 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     StageSpec,
-    drive::{Drive, Tell},
+    drive::{Drive, Site, Tell},
     host::{Run, check_probe},
 };
 use crate::{
     measure::{Better, Labels, Metric, Unit},
     outcome::{Cause, CheckOutcome, Outcome, OutcomeKind},
-    platform::Promises,
     probe::{
         checks,
         lines::{Fact, Facts},
@@ -30,10 +29,12 @@ fn lasting(name: &str) -> bool {
 }
 
 /// What was promised, in the units of the checks.
-fn promised(of: &Promises) -> checks::Promises {
+fn promised(site: &Site) -> checks::Promises {
+    let of = &site.promises;
     checks::Promises {
         gpu: of.gpu.clone(),
-        gpus: of.gpus,
+        // An endpoint that declares accelerators has promised them, too.
+        gpus: of.gpus.or((site.gpus > 0).then_some(site.gpus)),
         vcpus: of.vcpus,
         memory_bytes: of.memory.map(|m| m.bytes),
         disk_bytes: of.disk.map(|d| d.bytes),
@@ -99,7 +100,7 @@ impl StageSpec for Inventory {
                 Fact::Unreadable(reason) => cx.note(format!("{name} could not be read: {reason}")),
             }
         }
-        let checks = checks::judge(&facts, &promised(&cx.site.promises));
+        let checks = checks::judge(&facts, &promised(cx.site));
         let count = |outcome| [checks.iter().filter(|c| c.outcome == outcome).count() as f64];
         let none = Labels::none();
         cx.figure(Self::METRICS, "checks_passed", &none, &count(CheckOutcome::Pass))?;

@@ -126,13 +126,20 @@ pub enum Reader {
 pub struct Pattern {
     /// The name of the metric.
     pub metric: String,
-    /// A regular expression; its first group is the number, a group named `unit` the unit.
+    /// A regular expression whose first group is the number.
     pub regex: At<String>,
     /// The unit of the number.
     pub unit: String,
     /// Which way it gets better.
     #[serde(default = "neither")]
     pub better: Better,
+}
+
+impl Pattern {
+    /// What is wrong with the expression, if anything.
+    pub fn fault(&self) -> Option<String> {
+        crate::readers::compile(&self.regex.value).err()
+    }
 }
 
 fn neither() -> Better {

@@ -117,7 +117,7 @@ impl StageSpec for Throughput {
             Better::Lower,
             "life of the program that no step accounts for: start-up, end, gaps",
         ),
-        Metric::new("loss", Unit::RATIO, Better::Neither, "training loss, where the program says so"),
+        Metric::new("loss", Unit::NATS, Better::Neither, "training loss, where the program says so"),
     ];
 
     fn workload(&self) -> Option<&At<String>> {

@@ -97,7 +97,10 @@ fn sources(dir: &Path) -> Vec<PathBuf> {
         let name = entry.file_name().unwrap().to_string_lossy().into_owned();
         if entry.is_dir() && name != "tests" {
             files.extend(sources(&entry));
-        } else if name.ends_with(".rs") && name != "tests.rs" && !is_test_module(&entry) {
+        } else if entry.extension().is_some_and(|e| e == "rs")
+            && name != "tests.rs"
+            && !is_test_module(&entry)
+        {
             files.push(entry);
         }
     }

@@ -4,6 +4,7 @@
 //! accelerator and no interpreter but `sh` is needed.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+#![allow(clippy::format_push_string, reason = "texts of plans are short")]
 
 mod architecture;
 mod cli;

@@ -132,6 +132,34 @@ fn a_flood_of_numbers_does_not_grow_memory() {
 }
 
 #[test]
+fn a_label_for_each_line_is_bounded_and_said_to_be_so() {
+    let script = r#"seq 1 12000 | sed 's/.*/{"metric": "m", "value": 1, "labels": {"step": &}}/'
+                    seq 1 12000 | sed 's/.*/{"fact": "f&", "value": 1}/'"#;
+    let s = Sandbox::new().shell("a", script);
+    s.run(&[]).code(0);
+    let count = |kind: &str| s.journal().iter().filter(|(k, _)| k == kind).count();
+    assert!((9_000..=10_010).contains(&count("samples")), "{}", count("samples"));
+    assert_eq!(count("fact"), 10_000);
+    assert!(s.notes().iter().any(|n| n.contains("were left out")), "{:?}", s.notes());
+}
+
+#[test]
+fn a_server_that_floods_its_output_does_not_grow_memory() {
+    let flood = "yes a long line of a server that says a lot | head -c 100000000";
+    let s = Sandbox::new()
+        .workload("a", &format!("serve: '{flood}; touch $SEEN/said; exec sleep 1000', command: 'while ! [ -e $SEEN/said ]; do sleep 0.05; done'"))
+        .stage("id: a, timeout: 100s, command: { workload: a }");
+    let run = s.start_run(&[]);
+    let (pid, mut peak) = (run.pid(), 0);
+    wait_until("the task to end", || {
+        peak = peak.max(processes::peak_kb(pid));
+        s.journal().iter().any(|(kind, _)| kind == "task_ended")
+    });
+    run.wait().code(0);
+    assert!(peak > 0 && peak < 100_000, "{peak} kB");
+}
+
+#[test]
 fn a_program_may_close_its_outputs_early() {
     let s = Sandbox::new().shell("a", &format!("{METRIC}; exec >&- 2>&-; sleep 0.3; exit 4"));
     s.run(&[]).code(3);

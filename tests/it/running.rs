@@ -102,7 +102,8 @@ fn each_task_has_one_end(s: &Sandbox) {
             t["id"].as_str().unwrap().to_owned()
         })
         .collect();
-    (planned.sort(), shown.sort());
+    planned.sort();
+    shown.sort();
     assert_eq!(shown, planned);
     let mut ends: BTreeMap<String, u32> = BTreeMap::new();
     for (kind, body) in s.journal() {

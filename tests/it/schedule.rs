@@ -77,6 +77,7 @@ fn plan(text: &str) -> Plan {
         env: &|_| None,
         unset: Unset::Error,
         read_file: &|_| Err("no files".to_owned()),
+        has_file: &|_| true,
         builtin_rubric: &planrun::score::builtin::text,
         today: None,
     };

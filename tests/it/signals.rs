@@ -4,7 +4,7 @@ use rustix::process::Signal;
 
 use crate::{
     outcomes::METRIC,
-    support::{Running, Sandbox, processes, wait_for, wait_until},
+    support::{Running, Sandbox, entries, processes, wait_for, wait_until},
 };
 
 /// Three tasks; the second waits for `$SEEN/go` and has children of every kind.
@@ -194,5 +194,40 @@ fn a_frozen_agent_goes_on_where_it_was() {
     std::fs::write(s.path("seen/go"), "").unwrap();
     run.wait().code(0);
     assert_eq!(s.outcome("one/b"), "ok/none");
+    s.assert_nothing_left();
+}
+
+#[test]
+fn when_planrun_and_its_agent_are_killed_a_resume_ends_what_they_left() {
+    let s = three();
+    let run = at_work(&s);
+    let agent = agent(&s);
+    run.signal(Signal::STOP);
+    processes::signal(agent, Signal::KILL);
+    run.signal(Signal::KILL);
+    run.wait();
+    // The group's leader dies with the agent; what it started does not know of either.
+    wait_until("the agent to be gone", || !processes::alive(agent));
+    assert!(!s.processes().is_empty(), "something is left");
+    assert_eq!(entries(&s.path("tmp")).len(), 1, "so is the folder");
+    goes_on(&s);
+    assert!(s.notes().iter().any(|n| n.contains("earlier agent")), "{:?}", s.notes());
+}
+
+#[test]
+fn a_clean_up_longer_than_the_lease_is_no_silence() {
+    // Removing the container takes longer than the lease; the agent is busy with it, the runner is there.
+    let docker = r#"case "$1" in run) for a; do last=$a; done; exec sh -c "$last";; rm) exec sleep 7;; esac"#;
+    let s =
+        Sandbox::new().header("lease: 5s").shell_with("a", "", "image: 'img:1',", METRIC).shell("b", METRIC);
+    let bin = s.path("bin");
+    std::fs::create_dir(&bin).unwrap();
+    std::fs::write(bin.join("docker"), format!("#!/bin/sh\n{docker}\n")).unwrap();
+    std::fs::set_permissions(bin.join("docker"), std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let s = s.env("PATH", &path);
+    s.run(&[]).code(0);
+    assert_eq!((s.outcome("one/a").as_str(), s.outcome("one/b").as_str()), ("ok/none", "ok/none"));
     s.assert_nothing_left();
 }

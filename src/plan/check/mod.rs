@@ -31,11 +31,18 @@ pub(crate) struct Check<'a> {
     context: &'a Context<'a>,
     names: Names<'a>,
     today: Option<Date>,
+    has_file: &'a dyn Fn(&str) -> bool,
 }
 
 impl<'a> Check<'a> {
-    pub(crate) fn new(plan: &'a Plan, root: &'a Node, context: &'a Context<'a>, today: Option<Date>) -> Self {
-        Self { plan, root, context, names: Names::of(root, context), today }
+    pub(crate) fn new(
+        plan: &'a Plan,
+        root: &'a Node,
+        context: &'a Context<'a>,
+        today: Option<Date>,
+        has_file: &'a dyn Fn(&str) -> bool,
+    ) -> Self {
+        Self { plan, root, context, names: Names::of(root, context), today, has_file }
     }
 
     /// All checks but those of the rubric.

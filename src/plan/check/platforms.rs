@@ -252,6 +252,12 @@ impl Check<'_> {
             }
             _ => {}
         }
+        for file in
+            workload.files.iter().filter(|f| !(self.has_file)(&f.value) && !self.context.unsure(f.place))
+        {
+            let help = Some("the path is relative to the plan".to_owned());
+            self.context.error_with(file.place, format!("the file `{}` is not there", file.value), help);
+        }
         if workload.reference.is_some() && workload.command.is_none() {
             for key in [
                 "files",
@@ -335,9 +341,8 @@ impl Check<'_> {
             if patterns.is_empty() && !self.context.lost(reader.place) {
                 self.context.error(reader.place, "no pattern: nothing would be read");
             }
-            for pattern in patterns.iter().filter(|pattern| !pattern.regex.contains('(')) {
-                self.context
-                    .error(pattern.regex.place, "no group in parentheses: its first one is the number");
+            for (pattern, fault) in patterns.iter().filter_map(|p| p.fault().map(|fault| (p, fault))) {
+                self.context.error(pattern.regex.place, fault);
             }
         }
     }

@@ -35,6 +35,7 @@ pub(super) fn options() -> Options<'static> {
         env: &env,
         unset: Unset::Warning,
         read_file: &|name| Err(format!("{name} is not there")),
+        has_file: &|name| !name.contains("missing"),
         builtin_rubric: &builtin,
         today: "2026-02-01".parse().ok(),
     }

@@ -14,7 +14,7 @@ use std::{
 use serde_json::Value;
 
 /// How long anything may take before a test gives up; far more than a busy machine needs.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
 /// How often a state is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
