@@ -137,7 +137,7 @@ impl Shape {
         text
     }
 
-    fn series(self, k: usize) -> Series {
+    fn series(k: usize) -> Series {
         if k == 0 {
             return Series {
                 name: "tokens_per_second".to_owned(),
@@ -204,7 +204,7 @@ pub(crate) fn journal(dir: &Path, shape: &Shape) -> Result<(), Box<dyn Error>> {
     let mut noise = Noise(shape.seed);
     for PlannedTask { id: task, .. } in tasks {
         journal.append(Body::TaskStarted { task: task.clone(), attempt: 1 })?;
-        let series: Vec<Series> = (0..shape.series).map(|k| shape.series(k)).collect();
+        let series: Vec<Series> = (0..shape.series).map(Shape::series).collect();
         for _ in 0..shape.samples / shape.per_line {
             for series in &series {
                 let values = (0..shape.per_line).map(|_| Finite::new(1_000.0 + 30.0 * noise.next()));
