@@ -9,6 +9,7 @@
 mod architecture;
 mod cli;
 mod exits;
+mod local;
 mod outcomes;
 mod resume;
 mod running;

@@ -176,6 +176,7 @@ impl Sandbox {
     }
 
     /// Starts a command whose outputs have been set, and says where they go.
+    #[expect(clippy::unused_self, reason = "reads like the others: `s.spawn…`")]
     pub(crate) fn spawn_as_is(&self, mut command: Command, out: PathBuf, err: PathBuf) -> Running {
         Running { child: command.spawn().unwrap(), out, err }
     }
