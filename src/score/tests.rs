@@ -339,6 +339,32 @@ fn verdicts_follow_objective_and_noise() {
     assert!(of(&card, "rack").verdict.reasons[1].starts_with("level with Cloud VM"));
 }
 
+/// A rehearsal decides nothing: no verdict but inconclusive, no place, no cost that a choice could rest on.
+#[test]
+fn a_rehearsal_recommends_and_rejects_nobody() {
+    let mut seen = example::observations();
+    seen.run.quick = true;
+    for task in seen.tasks.iter_mut().filter(|t| t.planned.platform == "cloud") {
+        for (_, values) in task.series.iter_mut().filter(|(s, _)| s.name == "speedup") {
+            values[0] = 1.0; // A gate that rejects a real run.
+        }
+    }
+    let card = super::scorecard(&seen);
+    let reason = "a rehearsal of a few steps, which says nothing about speed: it decides nothing";
+    let verdicts = card.platforms.iter().map(|p| &p.verdict);
+    for verdict in verdicts.chain(card.scenarios.iter().flat_map(|s| &s.candidates).map(|c| &c.verdict)) {
+        assert_eq!(
+            (verdict.kind, verdict.reasons.as_slice()),
+            (VerdictKind::Inconclusive, &[reason.to_owned()][..])
+        );
+    }
+    assert!(card.ranking.iter().all(|r| r.places.is_none()), "{:?}", card.ranking);
+    let order: Vec<&str> = card.ranking.iter().map(|r| r.platform.as_str()).collect();
+    assert_eq!(order, ["rack", "cloud"], "the plan's order");
+    assert!(card.scenarios.iter().all(|s| s.sensitivity.is_none()));
+    assert!(card.scenarios.iter().flat_map(|s| &s.candidates).all(|c| c.cost.is_none() && c.offer.is_none()));
+}
+
 /// The cost of a job on a candidate after a change of what was seen.
 fn cost_after(
     job: &str,
@@ -445,4 +471,19 @@ fn an_exchange_rate_works_both_ways() {
         seen.judgement.platforms[0].offers[0].rate.value = "1 USD/instance-hour".parse().unwrap();
     });
     assert_eq!(labour_only.total, None, "labour alone is not what the job costs");
+}
+
+/// A candidate whose cheapest offer has an unknown term costs no more than its dearer one that is known.
+#[test]
+fn a_known_offer_bounds_what_a_candidate_costs() {
+    let mut seen = example::observations();
+    judged_by_speed(&mut seen);
+    seen.judgement.platforms[0].offers[0].rate.value = "9 CNY/instance-hour".parse().unwrap();
+    let card = super::scorecard(&seen);
+    let s = card.scenarios.iter().find(|s| s.id == "prototyping").unwrap();
+    assert_eq!(s.candidates[1].cost.as_ref().unwrap().rounded(), "7.67");
+    // 24.09 on the rack; the cloud costs 7.67 or more, and 19.20 on demand at the most.
+    assert!(s.candidates[1].lower_bound);
+    let kinds: Vec<VerdictKind> = s.candidates.iter().map(|c| c.verdict.kind).collect();
+    assert_eq!(kinds, [VerdictKind::Acceptable, VerdictKind::Recommended]);
 }
