@@ -4,12 +4,14 @@
 
 #![allow(clippy::needless_pass_by_value, reason = "minijinja hands over its arguments by value")]
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use minijinja::{Environment, Error, ErrorKind, Value, value::Serde};
 use serde::Deserialize;
 
 use super::{escape, svg};
 use crate::{
-    measure::{Labels, Money, Unit},
+    measure::{Better, Labels, Money, Unit},
     score::figure,
 };
 
@@ -21,15 +23,29 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+const LOSS: &str = "loss";
+
 fn number(value: &Value) -> Option<f64> {
     f64::try_from(value.clone()).ok()
+}
+
+/// Factor and unit to show a value in. A number without a unit that gets neither better nor worse, such as a loss,
+/// is no share.
+fn scale(value: f64, unit: &Unit, better: Better, loss: bool) -> (f64, String) {
+    if unit.as_str() == "1" && (better == Better::Neither || loss) {
+        (1.0, String::new())
+    } else {
+        figure::scale(value, unit)
+    }
 }
 
 /// The figures of a metric as text in one unit.
 #[derive(Deserialize)]
 struct Metric {
     kind: String,
+    name: String,
     unit: Unit,
+    better: Better,
     median: f64,
     mean: f64,
     min: f64,
@@ -43,11 +59,9 @@ struct Metric {
 
 fn shown(metric: Serde<Metric>) -> Value {
     let m = metric.0;
-    // A program's own number without a unit, such as a loss, is no share.
-    let (factor, unit) = match (m.kind.as_str(), m.unit.as_str()) {
-        ("command", "1") => (1.0, String::new()),
-        _ => figure::scale(m.median, &m.unit),
-    };
+    // A program's own number without a unit is no share either.
+    let plain = m.kind == "command" || m.name == LOSS;
+    let (factor, unit) = scale(m.median, &m.unit, m.better, plain);
     let n = |v: f64| figure::number(v / factor);
     let opt = |v: Option<f64>, name: &str| {
         let mark = if m.few_samples.iter().any(|f| f == name) { "*" } else { "" };
@@ -91,6 +105,88 @@ fn fact(v: Serde<serde_json::Value>) -> String {
     }
 }
 
+#[derive(Deserialize)]
+struct Hosts {
+    title: String,
+    environment: BTreeMap<String, Facts>,
+}
+
+type Facts = BTreeMap<String, serde_json::Value>;
+
+/// What says which machine it was, in this order.
+const IDENTITY: [&str; 14] = [
+    "gpu.names",
+    "gpu.name",
+    "gpu.driver_count",
+    "gpu.pci_count",
+    "cpu.model",
+    "cpu.affinity",
+    "memory.effective_bytes",
+    "os.kernel",
+    "os.name",
+    "nvidia.driver_version",
+    "cuda.toolkit_version",
+    "torch.version",
+    "container.kind",
+    "machine.hypervisor",
+];
+
+/// Whether a fact is another one on every machine, or at every look, so that a difference says nothing.
+fn is_of_the_moment(name: &str) -> bool {
+    const GROUPS: [&str; 5] = ["host.", "pressure.", "cgroup.path", "cpu.steal_", "memory.available_bytes"];
+    const ENDINGS: [&str; 5] = [".uuid", ".free_bytes", ".pcie_link", "cpu.periods", "memory.oom_kills"];
+    GROUPS.iter().any(|g| name.starts_with(g))
+        || ENDINGS.iter().any(|e| name.ends_with(e))
+        || name.starts_with("cpu.throttled_")
+}
+
+/// The names of all accelerators as one fact: `8 x NVIDIA H100`.
+fn gpu_names(facts: &Facts) -> Option<serde_json::Value> {
+    let mut count: BTreeMap<&str, usize> = BTreeMap::new();
+    for (name, value) in facts {
+        let of_device = name.strip_prefix("gpu.").and_then(|rest| rest.rsplit_once('.'));
+        if let (Some((_, "name")), Some(gpu)) = (of_device, value.as_str()) {
+            *count.entry(gpu).or_default() += 1;
+        }
+    }
+    let each: Vec<String> = count.iter().map(|(gpu, n)| format!("{n} x {gpu}")).collect();
+    (!each.is_empty()).then(|| each.join(", ").into())
+}
+
+/// The facts that a short report shows, a column for each machine: what says which one it was, then what differs.
+fn environment(platforms: Serde<Vec<Hosts>>) -> Value {
+    let mut columns: Vec<(String, Facts)> = Vec::new();
+    for p in platforms.0 {
+        for (endpoint, mut facts) in p.environment {
+            if let Some(names) = gpu_names(&facts) {
+                facts.insert("gpu.name".to_owned(), names);
+            }
+            columns.push((format!("{} ({endpoint})", p.title), facts));
+        }
+    }
+    let names: BTreeSet<&str> =
+        columns.iter().flat_map(|(_, facts)| facts.keys().map(String::as_str)).collect();
+    let differs = |name: &str| {
+        let mut values = columns.iter().filter_map(|(_, facts)| facts.get(name));
+        let first = values.next();
+        values.any(|v| Some(v) != first)
+    };
+    let known = IDENTITY.into_iter().filter(|name| names.contains(name));
+    let rest = names.iter().copied();
+    let rest = rest.filter(|n| !IDENTITY.contains(n) && !is_of_the_moment(n) && differs(n));
+    let rows: Vec<Value> = known
+        .chain(rest)
+        .map(|name| {
+            let value =
+                |facts: &Facts| facts.get(name).map_or_else(|| "–".to_owned(), |v| fact(Serde(v.clone())));
+            let values: Vec<String> = columns.iter().map(|(_, facts)| value(facts)).collect();
+            Value::from_pairs([("name", Value::from(name)), ("values", Value::from(values))])
+        })
+        .collect();
+    let titles: Vec<String> = columns.iter().map(|(title, _)| title.clone()).collect();
+    Value::from_pairs([("columns", Value::from(titles)), ("rows", Value::from(rows))])
+}
+
 fn figure_filter(value: &Value, unit: &Value) -> String {
     match (number(value), unit.as_str()) {
         (Some(v), Some(unit)) => figure::with_unit(v, &Unit::new(unit.to_owned())),
@@ -130,7 +226,9 @@ fn hours(value: &Value) -> String {
 /// A metric then and now, as the comparison holds it.
 #[derive(Deserialize)]
 struct Delta {
+    id: String,
     unit: Unit,
+    better: Better,
     old: Option<Side>,
     new: Option<Side>,
     call: String,
@@ -148,7 +246,8 @@ struct Side {
 fn side(d: &Delta, side: Option<&Side>) -> String {
     let Some(s) = side else { return "–".to_owned() };
     let fit = d.new.as_ref().or(d.old.as_ref()).map_or(s.median, |x| x.median);
-    let (factor, unit) = figure::scale(fit, &d.unit);
+    let name = d.id.split('{').next().and_then(|path| path.split_once('.')).map(|(_, name)| name);
+    let (factor, unit) = scale(fit, &d.unit, d.better, name == Some(LOSS));
     let n = |v: f64| figure::number(v / factor);
     let text = figure::join(&n(s.median), &unit);
     if n(s.low) == n(s.high) { text } else { format!("{text} ({}–{})", n(s.low), n(s.high)) }
@@ -263,4 +362,5 @@ pub(crate) fn install(env: &mut Environment<'_>) {
     env.add_filter("hours", hours);
     env.add_filter("bar", bar);
     env.add_function("scaling_curve", scaling_curve);
+    env.add_function("environment", environment);
 }

@@ -143,7 +143,8 @@ pub struct TemplateFault(String);
 /// When the user's template is no template, uses what is not there, or never ends.
 pub fn render(format: Format, card: &Scorecard, options: &Options) -> Result<String, ReportError> {
     let rows: usize = card.platforms.iter().map(|p| p.metrics.len() + p.tasks.len() + p.checks.len()).sum();
-    run(format.file_name(), format.template(), "card", Value::from(Serde(card)), rows, options)
+    let text = run(format.file_name(), format.template(), "card", Value::from(Serde(card)), rows, options)?;
+    Ok(if format == Format::Text && options.template.is_none() { tidy(&text) } else { text })
 }
 
 /// Renders a comparison.
@@ -152,7 +153,29 @@ pub fn render(format: Format, card: &Scorecard, options: &Options) -> Result<Str
 /// As [`render`].
 pub fn render_diff(format: DiffFormat, diff: &Diff, options: &Options) -> Result<String, ReportError> {
     let rows = diff.platforms.iter().map(|p| p.metrics.len() + p.costs.len() + p.checks.len()).sum();
-    run(format.template_name(), format.template(), "diff", Value::from(Serde(diff)), rows, options)
+    let text =
+        run(format.template_name(), format.template(), "diff", Value::from(Serde(diff)), rows, options)?;
+    Ok(if format == DiffFormat::Text && options.template.is_none() { tidy(&text) } else { text })
+}
+
+/// Text for a terminal without what padding and empty parts leave behind: no blanks at the end of a line, one empty
+/// line at most between others, none at either end.
+fn tidy(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut gap = false;
+    for line in text.lines().map(str::trim_end) {
+        if line.is_empty() {
+            gap = !out.is_empty();
+            continue;
+        }
+        if gap {
+            out.push('\n');
+        }
+        gap = false;
+        out.push_str(line);
+        out.push('\n');
+    }
+    out
 }
 
 /// Renders one template over one value.

@@ -8,7 +8,12 @@ use super::*;
 use crate::{
     measure::Finite,
     record::{Cause, Expectation, OutcomeKind},
-    score::{self, diff::diff, example, scorecard::MetricCard},
+    score::{
+        self,
+        diff::diff,
+        example,
+        scorecard::{MetricCard, VerdictKind},
+    },
 };
 
 fn card() -> Scorecard {
@@ -233,8 +238,168 @@ fn reports_are_as_stored() {
     for format in [Format::Markdown, Format::Csv, Format::Junit] {
         golden(&format!("fixtures/report/two-cpus.{}", format.file_name()), &english(format, &card));
     }
+    golden("fixtures/report/two-cpus.scorecard.txt", &english(Format::Text, &card));
     let text = render_diff(DiffFormat::Text, &slower(), &Options::default()).unwrap();
     golden("fixtures/report/two-cpus.diff.txt", &text);
+}
+
+#[test]
+fn a_rehearsal_shows_no_decision() {
+    let mut seen = example::observations();
+    seen.run.quick = true;
+    let card = score::scorecard(&seen);
+    for format in [Format::Markdown, Format::Html, Format::Text] {
+        let text = english(format, &card);
+        let text = text.split_once("</style>").map_or(text.as_str(), |(_, page)| page);
+        assert!(text.contains("Rehearsal: a few steps only."), "{format:?}");
+        assert!(!text.contains("recommended"), "{format:?}");
+    }
+    assert!(!english(Format::Text, &card).contains("CNY"), "no cost on the one screen");
+    let html = english(Format::Html, &card);
+    let top = html.split("<div class=\"hero\">").next().unwrap();
+    assert!(!top.contains("CNY"), "no cost at the top");
+}
+
+/// A tie is one box that names all of the level.
+#[test]
+fn a_tie_is_one_box() {
+    let mut card = card();
+    for p in &mut card.platforms {
+        p.verdict.kind = VerdictKind::Recommended;
+    }
+    let html = english(Format::Html, &card);
+    assert_eq!(html.matches("class=\"panel first\"").count(), 1);
+    assert!(html.contains("<strong>Level in first place: Rack Server, Cloud VM</strong>"));
+    card.platforms[1].verdict.kind = VerdictKind::Acceptable;
+    let html = english(Format::Html, &card);
+    assert!(html.contains("<strong>First choice: Rack Server</strong>"));
+}
+
+/// A cost that only stands in, or is a least, says so wherever it is shown as an answer.
+#[test]
+fn costs_say_what_they_are_everywhere() {
+    let mut card = card();
+    for c in card.scenarios.iter_mut().filter(|s| s.id == "prototyping").flat_map(|s| &mut s.candidates) {
+        c.verdict.kind = VerdictKind::Recommended;
+    }
+    let html = english(Format::Html, &card);
+    let top = html.split("<div class=\"hero\">").next().unwrap();
+    assert!(top.contains("16.59 CNY, stands in, owned"), "{top}");
+    assert!(top.contains("≥ 7.67 CNY, stands in, spot"), "{top}");
+    let md = english(Format::Markdown, &card);
+    assert!(
+        md.contains("| 16.59 CNY, stands in (owned) |") && md.contains("| ≥ 7.67 CNY, stands in (spot) |")
+    );
+    assert!(md.contains("≥ 7.") && !md.contains("| 7.52 CNY – "), "a spread of lower bounds is one too");
+    let text = english(Format::Text, &card);
+    assert!(text.contains("(16.59 CNY, stands in)") && text.contains("(>= 7.67 CNY, stands in)"), "{text}");
+    assert!(text.contains("nightly, Cloud VM (spot): >= 7.67 CNY, stands in\n"), "{text}");
+    let d = slower();
+    let shown = |format| render_diff(format, &d, &Options::default()).unwrap();
+    assert!(shown(DiffFormat::Markdown).contains("| nightly | spot | ≥ 7.67 CNY | ≥ "));
+    assert!(shown(DiffFormat::Html).contains(">≥ 7.67 CNY<"));
+}
+
+/// A number that is neither better up nor down and has no unit is no share; a share stays one.
+#[test]
+fn a_loss_is_a_plain_number() {
+    let mut card = card();
+    let mut loss = card.platforms[0].metrics.iter().find(|m| m.name == "jitter").unwrap().clone();
+    (loss.name, loss.better) = ("loss".into(), crate::measure::Better::Neither);
+    let last = loss.runs.len().max(loss.samples.as_ref().map_or(0, Vec::len));
+    assert!(last > 0);
+    card.platforms[0].metrics.push(loss);
+    let md = english(Format::Markdown, &card);
+    let row = |name: &str| md.lines().find(|l| l.starts_with(&format!("| {name} |"))).unwrap().to_owned();
+    assert!(row("gpt-cpu.loss").starts_with("| gpt-cpu.loss | – | 3 | 0.024 |"), "{}", row("gpt-cpu.loss"));
+    assert!(
+        row("gpt-cpu.jitter").starts_with("| gpt-cpu.jitter | % | 3 | 2.4 |"),
+        "{}",
+        row("gpt-cpu.jitter")
+    );
+    card.headline = vec!["gpt-cpu.loss".into(), "own.loss".into(), "gpt-cpu.jitter".into()];
+    let d = diff(&card, &card).unwrap();
+    for format in DiffFormat::ALL {
+        let text = render_diff(format, &d, &Options::default()).unwrap();
+        assert!(text.contains("0.024 (0.012–0.036)"), "{text}");
+        assert!(text.contains("2.4 % (1.2–3.6)"), "{text}");
+        assert!(text.contains("2.13") && !text.contains("213 %"), "{text}");
+    }
+}
+
+/// Markdown keeps to what tells machines apart; everything else is in the page and in the JSON.
+#[test]
+fn markdown_names_what_differs_between_machines() {
+    let mut card = card();
+    for (i, p) in card.platforms.iter_mut().enumerate() {
+        let facts = p.environment.get_mut("main").unwrap();
+        for n in 0..90 {
+            facts.insert(format!("limit.same_{n}"), 1.into());
+        }
+        facts.insert("numa.nodes".into(), (i + 1).into());
+        facts.insert("host.boot_id".into(), format!("boot-{i}").into());
+        facts.insert("host.uptime_seconds".into(), i.into());
+        facts.insert("nic.eth0.driver".into(), "virtio".into());
+        for gpu in 0..2 {
+            facts.insert(format!("gpu.0000:{gpu}b:00_0.name"), "NVIDIA H100".into());
+            facts.insert(format!("gpu.0000:{gpu}b:00_0.uuid"), format!("GPU-{i}{gpu}").into());
+        }
+    }
+    card.platforms[1].environment.get_mut("main").unwrap().remove("nic.eth0.driver");
+    let mut host = card.platforms[0].metrics[0].clone();
+    host.name = "host_cpu_busy".into();
+    card.platforms[0].metrics.push(host);
+    let md = english(Format::Markdown, &card);
+    let environment = md.split("## Environment").nth(1).unwrap().split("\n## ").next().unwrap();
+    let rows: Vec<&str> = environment.lines().filter(|l| l.starts_with('|')).collect();
+    assert_eq!(rows[0], "| Fact | Rack Server (main) | Cloud VM (main) |");
+    assert!(rows.contains(&"| gpu.name | 2 x NVIDIA H100 | 2 x NVIDIA H100 |"), "{rows:#?}");
+    assert!(rows.contains(&"| numa.nodes | 1 | 2 |"), "{rows:#?}");
+    assert!(rows.contains(&"| cpu.model | AMD EPYC 9354 | Intel Xeon Platinum 8481C |"), "{rows:#?}");
+    assert!(rows.len() < 14, "{rows:#?}");
+    assert!(environment.contains("scorecard.json") && environment.contains("scorecard.html"));
+    assert!(!md.contains("boot_id") && !md.contains("host_cpu_busy"));
+    let html = english(Format::Html, &card);
+    assert!(html.contains("host.boot_id") && html.contains("limit.same_1"));
+    let before = html.split("inventory.host_cpu_busy").next().unwrap();
+    assert!(before.rfind("<details>") > before.rfind("</details>"), "folded");
+    assert!(english(Format::Csv, &card).contains("inventory.host_cpu_busy"));
+}
+
+/// On a noisy machine one line sums up what likely changed; headline metrics stay in full.
+#[test]
+fn likely_changes_are_summed_up() {
+    for format in [DiffFormat::Text, DiffFormat::Markdown] {
+        let text = render_diff(format, &slower(), &Options::default()).unwrap();
+        assert!(!text.contains("soak.step_time") && text.contains("gpt-cpu.tokens_per_second"), "{text}");
+        assert!(text.contains("6 other metrics likely changed (6 likely worse)"), "{text}");
+        assert!(text.contains("30 other metrics within noise"), "{text}");
+    }
+    let html = render_diff(DiffFormat::Html, &slower(), &Options::default()).unwrap();
+    assert!(html.contains("soak.step_time"));
+}
+
+#[test]
+fn terminal_text_is_tidy() {
+    let mut quick = example::observations();
+    quick.run.quick = true;
+    let mut plain = card();
+    plain.scenarios.clear();
+    for p in &mut plain.platforms {
+        p.costs.clear();
+        p.tasks.clear();
+    }
+    let texts = [
+        english(Format::Text, &card()),
+        english(Format::Text, &score::scorecard(&quick)),
+        english(Format::Text, &plain),
+        render_diff(DiffFormat::Text, &slower(), &Options::default()).unwrap(),
+    ];
+    for text in texts {
+        assert!(text.lines().all(|l| l == l.trim_end()), "{text}");
+        assert!(!text.contains("\n\n\n") && !text.starts_with('\n') && !text.ends_with("\n\n"), "{text}");
+        assert!(text.ends_with('\n'));
+    }
 }
 
 fn golden(path: &str, text: &str) {

@@ -44,7 +44,8 @@ pub fn scorecard(seen: &Observations) -> Scorecard {
     let cards: Vec<PlatformCard> = j.platforms.iter().map(|(id, p)| platform(id, p, seen)).collect();
     let judged: Vec<Judged> = cards.iter().map(|c| judge_card(j, j.preset.as_deref(), c)).collect();
     let verdicts = verdicts(j, &cards, &judged);
-    let scenarios = j.scenarios.iter().map(|(id, s)| scenario_card(id, s, j, &cards)).collect();
+    let mut scenarios: Vec<ScenarioCard> =
+        j.scenarios.iter().map(|(id, s)| scenario_card(id, s, j, &cards)).collect();
     let findings = findings(seen, &cards);
     let mut platforms = cards;
     for ((card, judged), verdict) in platforms.iter_mut().zip(judged).zip(verdicts) {
@@ -60,7 +61,10 @@ pub fn scorecard(seen: &Observations) -> Scorecard {
             open: c.score.open(),
         })
         .collect();
-    let ranking = ranking::rank(&entrants);
+    let ranking = if seen.run.quick { ranking::unplaced(&entrants) } else { ranking::rank(&entrants) };
+    if seen.run.quick {
+        undecided(&mut platforms, &mut scenarios);
+    }
     Scorecard {
         schema: SCHEMA,
         planrun: seen.run.planrun.clone(),
@@ -98,6 +102,29 @@ pub(crate) fn evidence<'a>(
         tasks: &card.tasks,
         answers: &card.answers,
         offers: &card.offers,
+    }
+}
+
+/// Takes every decision out of what a rehearsal shows: no verdict, no first choice, no cost to choose by.
+fn undecided(platforms: &mut [PlatformCard], scenarios: &mut [ScenarioCard]) {
+    let reason = "a rehearsal of a few steps, which says nothing about speed: it decides nothing";
+    let verdict = Verdict { kind: VerdictKind::Inconclusive, reasons: vec![reason.to_owned()] };
+    for p in platforms {
+        p.verdict = verdict.clone();
+    }
+    for s in scenarios {
+        s.sensitivity = None;
+        for c in &mut s.candidates {
+            *c = CandidateCard {
+                platform: c.platform.clone(),
+                verdict: verdict.clone(),
+                score: c.score,
+                offer: None,
+                cost: None,
+                lower_bound: false,
+                proxy: None,
+            };
+        }
     }
 }
 
@@ -149,6 +176,7 @@ fn scenario_card(
                 offer: cheapest.map(|k| k.offer.clone()),
                 cost: cheapest.and_then(|k| k.total.clone()),
                 lower_bound: cheapest.is_some_and(|k| k.lower_bound),
+                proxy: cheapest.and_then(|k| k.proxy.clone()),
             }
         })
         .collect();

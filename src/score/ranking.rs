@@ -45,6 +45,12 @@ pub(crate) fn rank(entrants: &[Entrant<'_>]) -> Vec<RankRow> {
     placed.chain(bad.iter().map(|e| row(e, None))).collect()
 }
 
+/// Candidates in the order of the plan, all without a place: nothing that could rank them was measured.
+pub(crate) fn unplaced(entrants: &[Entrant<'_>]) -> Vec<RankRow> {
+    let row = |e: &Entrant<'_>| RankRow { platform: e.platform.to_owned(), places: None, score: e.points };
+    entrants.iter().map(row).collect()
+}
+
 /// The smallest change of one weight, the others scaled along, that would bring another candidate level with the
 /// first, in words.
 ///

@@ -71,6 +71,9 @@ pub struct CandidateCard {
     /// The true cost is that or more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lower_bound: bool,
+    /// Why the throughput behind that cost only stands in for the job's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proxy: Option<String>,
 }
 
 /// All about one candidate that a verdict rests on.
@@ -190,15 +193,20 @@ pub(crate) fn cheapest<'a>(costs: &'a [CostCard], job: Option<&str>) -> Option<&
         .min_by_key(|c| c.total.as_ref().map_or(i128::MAX, |t| t.micros))
 }
 
-/// Cost as a worth: less is better, and a lower bound may be anything above.
+/// Cost as a worth: less is better. A lower bound may be anything above, up to what another offer is known to cost.
 fn cost_range(costs: &[CostCard], job: Option<&str>) -> Range {
-    let Some(card) = cheapest(costs, job) else {
-        return Range { low: f64::NEG_INFINITY, high: f64::INFINITY };
-    };
-    let total = card.total.as_ref().map_or(0.0, Money::amount);
-    let (least, most) = card.spread.as_ref().map_or((total, total), |s| (s.low.amount(), s.high.amount()));
-    let most = if card.lower_bound { f64::INFINITY } else { most };
-    Range { low: -most, high: -least }
+    let (mut least, mut most) = (f64::INFINITY, f64::INFINITY);
+    for card in costs.iter().filter(|c| Some(c.job.as_str()) == job) {
+        let Some(total) = card.total.as_ref().map(Money::amount) else { continue };
+        let (low, high) = card.spread.as_ref().map_or((total, total), |s| (s.low.amount(), s.high.amount()));
+        least = least.min(low);
+        most = most.min(if card.lower_bound { f64::INFINITY } else { high });
+    }
+    if least.is_finite() {
+        Range { low: -most, high: -least }
+    } else {
+        Range { low: f64::NEG_INFINITY, high: f64::INFINITY }
+    }
 }
 
 /// What a candidate has to show for the objective.
@@ -210,7 +218,8 @@ fn claim(c: &Candidate<'_>, objective: Objective, job: Option<&str>) -> String {
             let total =
                 card.total.as_ref().map(|t| format!("{} {}", t.rounded(), t.currency)).unwrap_or_default();
             let least = if card.lower_bound { " or more" } else { "" };
-            format!("{total}{least} for {} ({}); {points}", card.job, card.offer)
+            let stands_in = if card.proxy.is_some() { ", by a workload that stands in" } else { "" };
+            format!("{total}{least} for {} ({}){stands_in}; {points}", card.job, card.offer)
         }
         _ => points,
     }

@@ -21,6 +21,9 @@ use crate::{
 /// The version of the scorecard's format.
 pub const SCHEMA: u32 = 1;
 
+/// What the names of series about the host itself start with.
+pub(crate) const TELEMETRY: &str = "host_";
+
 /// From a to b; both ends are possible.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Range {
@@ -241,6 +244,11 @@ impl MetricCard {
     /// Its identity: `stage.quantity{labels}`.
     pub fn id(&self) -> String {
         format!("{}.{}{}", self.stage, self.name, self.labels)
+    }
+
+    /// Whether it is the host's own telemetry: context of the results beside it, and no result.
+    pub fn is_telemetry(&self) -> bool {
+        self.name.starts_with(TELEMETRY)
     }
 
     /// One figure for each task, the unit of comparison.
@@ -482,7 +490,7 @@ pub enum VerdictKind {
 pub struct RankRow {
     /// Which candidate.
     pub platform: String,
-    /// Its best and its worst possible place; null: rejected.
+    /// Its best and its worst possible place; null: rejected, or a rehearsal.
     pub places: Option<Places>,
     /// Its score.
     pub score: Range,

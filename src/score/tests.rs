@@ -300,14 +300,19 @@ proptest::proptest! {
     }
 }
 
-/// Two candidates that both qualify: cost decides beyond noise, points that overlap recommend both.
-#[test]
-fn verdicts_follow_objective_and_noise() {
-    let mut seen = example::observations();
+/// A rubric that looks at speed alone, so that both candidates qualify.
+fn judged_by_speed(seen: &mut super::fold::Observations) {
     let yaml = "{name: small, criteria: {x: {title: X, weight: 100, parts: [{points: 100, \
                 metric: gpt-cpu.tokens_per_second, rule: {linear: {zero_at: 0 tokens/s, full_at: 6000 tokens/s}}}]}}}";
     seen.judgement.rubric = serde_yaml::from_str(yaml).unwrap();
     seen.judgement.preset = None;
+}
+
+/// Two candidates that both qualify: cost decides beyond noise, points that overlap recommend both.
+#[test]
+fn verdicts_follow_objective_and_noise() {
+    let mut seen = example::observations();
+    judged_by_speed(&mut seen);
     let card = super::scorecard(&seen);
     let kinds = |c: &Scorecard, s: &str| {
         let s = c.scenarios.iter().find(|x| x.id == s).unwrap();
@@ -332,4 +337,153 @@ fn verdicts_follow_objective_and_noise() {
     assert_eq!(of(&card, "rack").verdict.kind, VerdictKind::Recommended);
     assert_eq!(of(&card, "cloud").verdict.kind, VerdictKind::Recommended);
     assert!(of(&card, "rack").verdict.reasons[1].starts_with("level with Cloud VM"));
+}
+
+/// A rehearsal decides nothing: no verdict but inconclusive, no place, no cost that a choice could rest on.
+#[test]
+fn a_rehearsal_recommends_and_rejects_nobody() {
+    let mut seen = example::observations();
+    seen.run.quick = true;
+    for task in seen.tasks.iter_mut().filter(|t| t.planned.platform == "cloud") {
+        for (_, values) in task.series.iter_mut().filter(|(s, _)| s.name == "speedup") {
+            values[0] = 1.0; // A gate that rejects a real run.
+        }
+    }
+    let card = super::scorecard(&seen);
+    let reason = "a rehearsal of a few steps, which says nothing about speed: it decides nothing";
+    let verdicts = card.platforms.iter().map(|p| &p.verdict);
+    for verdict in verdicts.chain(card.scenarios.iter().flat_map(|s| &s.candidates).map(|c| &c.verdict)) {
+        assert_eq!(
+            (verdict.kind, verdict.reasons.as_slice()),
+            (VerdictKind::Inconclusive, &[reason.to_owned()][..])
+        );
+    }
+    assert!(card.ranking.iter().all(|r| r.places.is_none()), "{:?}", card.ranking);
+    let order: Vec<&str> = card.ranking.iter().map(|r| r.platform.as_str()).collect();
+    assert_eq!(order, ["rack", "cloud"], "the plan's order");
+    assert!(card.scenarios.iter().all(|s| s.sensitivity.is_none()));
+    assert!(card.scenarios.iter().flat_map(|s| &s.candidates).all(|c| c.cost.is_none() && c.offer.is_none()));
+}
+
+/// The cost of a job on a candidate after a change of what was seen.
+fn cost_after(
+    job: &str,
+    (platform, offer): (&str, &str),
+    change: impl FnOnce(&mut super::fold::Observations),
+) -> super::cost::CostCard {
+    let mut seen = example::observations();
+    change(&mut seen);
+    let card = super::scorecard(&seen);
+    let found = of(&card, platform).costs.iter().find(|c| c.job == job && c.offer == offer);
+    found.unwrap().clone()
+}
+
+fn line<'a>(cost: &'a super::cost::CostCard, term: &str) -> &'a super::cost::CostLine {
+    cost.lines.iter().find(|l| l.term == term).unwrap_or_else(|| panic!("{term}: {:#?}", cost.lines))
+}
+
+#[test]
+fn stability_that_nobody_measured_makes_a_lower_bound() {
+    let forget = |seen: &mut super::fold::Observations| {
+        for task in &mut seen.tasks {
+            task.series.retain(|(s, _)| s.name != "stability");
+        }
+    };
+    let cost = cost_after("nightly", ("rack", "owned"), forget);
+    let stability = line(&cost, "stability");
+    assert_eq!(stability.formula, "not measured, counted as 1");
+    assert!(stability.unknown && stability.money.is_none() && cost.lower_bound);
+    assert!(!cost_after("nightly", ("rack", "owned"), |_| ()).lower_bound);
+    let mut seen = example::observations();
+    forget(&mut seen);
+    let card = super::scorecard(&seen);
+    let s = card.scenarios.iter().find(|s| s.id == "prototyping").unwrap();
+    assert!(s.candidates[0].lower_bound, "the scenario says so too");
+    assert!(s.candidates[0].verdict.reasons[0].contains("16.56 CNY or more for nightly"), "{s:?}");
+}
+
+/// Where interruptions are a term of their own, only what the machine did outside of them divides.
+#[test]
+fn stability_beside_interruptions_counts_nothing_twice() {
+    let watch = |running: Option<f64>| {
+        move |seen: &mut super::fold::Observations| {
+            for task in seen.tasks.iter_mut().filter(|t| t.planned.stage == "soak") {
+                let of = |name: &str| task.series.iter().position(|(s, _)| s.name == name).unwrap();
+                let (events, stability) = (of("interruptions"), of("stability"));
+                task.series[events].1 = vec![2.0];
+                if let Some(running) = running {
+                    let mut series = task.series[stability].clone();
+                    (series.0.name, series.1) = ("stability_running".into(), vec![running]);
+                    task.series.push(series);
+                }
+            }
+        }
+    };
+    let known = cost_after("nightly", ("cloud", "spot"), watch(Some(0.99)));
+    assert!(line(&known, "stability").formula.contains(" / 0.99 "), "{:?}", line(&known, "stability"));
+    let open = cost_after("nightly", ("cloud", "spot"), watch(None));
+    assert!(line(&open, "stability").unknown, "{:?}", line(&open, "stability"));
+    assert!(line(&open, "stability").formula.ends_with("not measured, counted as 1"));
+}
+
+/// What reading a checkpoint back takes is part of a restart, where the job saves any.
+#[test]
+fn a_restore_that_nobody_measured_is_a_line() {
+    let cost = cost_after("nightly", ("cloud", "spot"), |seen| {
+        let on_cloud =
+            |t: &&super::fold::TaskSeen| t.planned.platform == "cloud" && t.planned.stage == "storage";
+        let mut task = seen.tasks.iter().find(on_cloud).unwrap().clone();
+        (task.planned.stage, task.planned.kind) = ("save".into(), "checkpoint".into());
+        task.series.truncate(1);
+        (task.series[0].0.name, task.series[0].0.unit) =
+            ("blocked_save_time".into(), crate::measure::Unit::SECONDS);
+        task.series[0].1 = vec![20.0];
+        seen.tasks.push(task);
+        let mut stage = seen.judgement.stages[0].clone();
+        (stage.id, stage.kind) = ("save".into(), "checkpoint".into());
+        seen.judgement.stages.push(stage);
+        seen.judgement.jobs.values_mut().for_each(|j| j.value.checkpoints = Some("10 GB".parse().unwrap()));
+    });
+    assert!(cost.lower_bound);
+    let unknown: Vec<&str> =
+        cost.lines.iter().filter(|l| l.term == "restart" && l.unknown).map(|l| l.formula.as_str()).collect();
+    assert_eq!(unknown.len(), 2, "{:#?}", cost.lines);
+    assert!(unknown[1].starts_with("time to read a checkpoint back was not measured"), "{unknown:?}");
+}
+
+/// Reported in USD, paid in CNY, with a rate from USD to CNY: divided by it, by hand 16.559829 / 7.1 = 2.332370.
+#[test]
+fn an_exchange_rate_works_both_ways() {
+    let in_dollars = |seen: &mut super::fold::Observations| seen.judgement.currency = "USD".parse().unwrap();
+    let cost = cost_after("nightly", ("rack", "owned"), in_dollars);
+    let compute = line(&cost, "compute");
+    assert_eq!(compute.money.as_ref().unwrap().to_string(), "2.33237 USD");
+    assert!(compute.formula.ends_with("/ 7.1 CNY/USD (central bank, 2026-01-12)"), "{}", compute.formula);
+    // Without any rate the compute is not known, and fees alone are no cost.
+    let none = cost_after("finetune-small", ("rack", "owned"), |seen| {
+        in_dollars(seen);
+        seen.judgement.rates = crate::platform::Named::default();
+    });
+    assert_eq!((none.total, none.lower_bound), (None, true));
+    assert!(none.reason.unwrap().contains("cannot be told in USD"));
+    let labour_only = cost_after("finetune-small", ("rack", "owned"), |seen| {
+        seen.judgement.rates = crate::platform::Named::default();
+        seen.judgement.platforms[0].offers[0].rate.value = "1 USD/instance-hour".parse().unwrap();
+    });
+    assert_eq!(labour_only.total, None, "labour alone is not what the job costs");
+}
+
+/// A candidate whose cheapest offer has an unknown term costs no more than its dearer one that is known.
+#[test]
+fn a_known_offer_bounds_what_a_candidate_costs() {
+    let mut seen = example::observations();
+    judged_by_speed(&mut seen);
+    seen.judgement.platforms[0].offers[0].rate.value = "9 CNY/instance-hour".parse().unwrap();
+    let card = super::scorecard(&seen);
+    let s = card.scenarios.iter().find(|s| s.id == "prototyping").unwrap();
+    assert_eq!(s.candidates[1].cost.as_ref().unwrap().rounded(), "7.67");
+    // 24.09 on the rack; the cloud costs 7.67 or more, and 19.20 on demand at the most.
+    assert!(s.candidates[1].lower_bound);
+    let kinds: Vec<VerdictKind> = s.candidates.iter().map(|c| c.verdict.kind).collect();
+    assert_eq!(kinds, [VerdictKind::Acceptable, VerdictKind::Recommended]);
 }

@@ -145,7 +145,7 @@ pub fn cost(job_id: &str, job: &Job, terms: &Terms<'_>, evidence: &Evidence<'_>)
     card.per_million = sheet_now.total.as_ref().and_then(|t| terms::per_million(t, job.work.amount));
     card.lower_bound = sheet_now.lines.iter().any(|l| l.unknown);
     if sheet_now.total.is_none() {
-        card.reason = Some("the compute itself cannot be told in the report's currency".to_owned());
+        card.reason = Some(format!("the compute itself cannot be told in {}", terms.currency));
     }
     card.total = sheet_now.total;
     card.lines = sheet_now.lines;
@@ -274,6 +274,10 @@ impl<'a> Sheet<'a> {
             sheet.add("headroom", formula, money);
         }
         sheet.fees(job);
+        // What the rest comes to is not what the job costs.
+        if sheet.lines.iter().any(|l| l.term == "compute" && l.unknown) {
+            sheet.total = None;
+        }
         Ok(sheet)
     }
 
@@ -292,21 +296,16 @@ impl<'a> Sheet<'a> {
         let money = if money.currency == *to {
             Some(money)
         } else {
-            match self.terms.rates.get(money.currency.code()).filter(|r| r.to == *to) {
-                Some(rate) => {
-                    formula = format!(
-                        "{formula} × {} {to}/{} ({}, {})",
-                        rate.rate, money.currency, rate.source, rate.seen_on
-                    );
-                    money.times(rate.rate).map(|m| Money { micros: m.micros, currency: to.clone() })
-                }
-                None => {
-                    return self.unknown(
-                        term,
-                        format!("{formula} = {money}: no rate from {} to {to}", money.currency),
-                    );
-                }
-            }
+            let (from, rates) = (&money.currency, self.terms.rates);
+            let direct = rates.get(from.code()).filter(|r| r.to == *to).map(|r| (r, false));
+            let inverse = || rates.get(to.code()).filter(|r| r.to == *from).map(|r| (r, true));
+            let Some((rate, divide)) = direct.or_else(inverse) else {
+                return self.unknown(term, format!("{formula} = {money}: no rate from {from} to {to}"));
+            };
+            let (sign, pair) =
+                if divide { ("/", format!("{from}/{to}")) } else { ("×", format!("{to}/{from}")) };
+            formula = format!("{formula} {sign} {} {pair} ({}, {})", rate.rate, rate.source, rate.seen_on);
+            terms::exchange(&money, rate.rate, divide, to)
         };
         if let Some(money) = &money {
             let sum = self.total.as_ref().map_or_else(|| Ok(money.clone()), |t| t.add(money));
@@ -322,20 +321,24 @@ impl<'a> Sheet<'a> {
     /// interruptions are a term of their own, a coefficient that contains interruptions is left out, so that
     /// nothing counts twice.
     fn stability(&mut self, hours: f64, offer: &Offer, evidence: &Evidence<'_>, price: &Money) -> f64 {
-        let Some(s) = share_of(evidence, "stability").filter(|s| *s > 0.0 && *s <= 1.0) else {
-            self.step("stability", "not measured: taken as 1, no time added".to_owned());
+        let (all, seen) =
+            (share_of(evidence, "stability"), share_of(evidence, "interruptions").unwrap_or(0.0));
+        let apart = offer.interruptions.is_some() && seen > 0.0;
+        let measured = if apart { share_of(evidence, "stability_running") } else { all };
+        let Some(s) = measured.filter(|s| *s > 0.0 && *s <= 1.0) else {
+            let text = match (all, measured) {
+                (_, Some(s)) => format!("{} leaves no useful time, counted as 1", figure::digits(s, 7)),
+                (Some(all), None) => format!(
+                    "{} holds {} interruptions, which are a term below; outside of them: not measured, counted as 1",
+                    figure::digits(all, 7),
+                    figure::number(seen)
+                ),
+                (None, None) => "not measured, counted as 1".to_owned(),
+            };
+            self.unknown("stability", text);
             return hours;
         };
-        let seen = share_of(evidence, "interruptions").unwrap_or(0.0);
         let s_text = figure::digits(s, 7);
-        if offer.interruptions.is_some() && seen > 0.0 {
-            let text = format!(
-                "{s_text} holds {} interruptions, which are a term below: not divided",
-                figure::number(seen)
-            );
-            self.step("stability", text);
-            return hours;
-        }
         let useful = hours / s;
         let formula = format!("({} / {s_text} − {}) × {price}/h", h(hours), h(hours));
         self.add("stability", formula, price.times(useful - hours));
@@ -376,6 +379,10 @@ impl<'a> Sheet<'a> {
                 "restart",
                 "time from an interruption to training again was not measured: taken as 0".to_owned(),
             );
+        }
+        if job.checkpoints.is_some() && restore.is_none() {
+            let text = "time to read a checkpoint back was not measured: taken as 0";
+            self.unknown("restart", text.to_owned());
         }
         let (rate_text, up_text) = (figure::digits(rate, 7), h(up));
         let (n, tau) = match interval {

@@ -5,7 +5,7 @@
 //! Invariant: pure arithmetic; what cannot be known is an error or `None`, never 0.
 
 use crate::measure::{
-    Money,
+    Currency, Money,
     quantity::{Bytes, Rate, RatePer, StoragePer, StoragePrice, TrafficPer, TrafficPrice},
 };
 
@@ -47,6 +47,29 @@ pub fn traffic(price: &TrafficPrice, size: Bytes) -> Option<Money> {
         TrafficPer::Gib => 1_073_741_824.0,
     };
     price.money.times(size.bytes / unit)
+}
+
+/// A rate as the decimal number that it was written as: whole units of so many decimals.
+fn decimal(rate: f64) -> Option<(i128, i128)> {
+    let text = rate.to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let scale = 10_i128.checked_pow(u32::try_from(fraction.len()).ok()?)?;
+    let units: i128 = format!("{whole}{fraction}").parse().ok()?;
+    (units > 0).then_some((units, scale))
+}
+
+/// An amount in another currency: times the rate, or divided by it.
+///
+/// # Formula
+/// In whole numbers, rounded once, half away from zero, to a millionth; `None` beyond any amount or without a rate
+/// above 0.
+pub fn exchange(money: &Money, rate: f64, divide: bool, to: &Currency) -> Option<Money> {
+    let (units, scale) = decimal(rate)?;
+    let (times, by) = if divide { (scale, units) } else { (units, scale) };
+    let product = money.micros.checked_mul(times)?;
+    let half = if product < 0 { -(by / 2) } else { by / 2 };
+    // Of an odd divisor half a unit is never met, so that cutting it off changes no rounding.
+    Some(Money { micros: product.checked_add(half)? / by, currency: to.clone() })
 }
 
 /// How use is billed.
@@ -165,6 +188,28 @@ mod tests {
         assert_eq!(for_45_minutes("1.28 USD/instance-hour").to_string(), "0.96 USD");
         assert!("1.28 USD".parse::<Rate>().is_err(), "a factor of 8 must not be guessed");
         assert!(hourly(&rate("1.28 USD/gpu-hour"), None).is_err());
+    }
+
+    /// As decimals, where binary fractions would be off: 0.15 × 1.1 and back, and halves away from zero.
+    #[test]
+    fn exchange_is_exact() {
+        let to: Currency = "USD".parse().unwrap();
+        let money = |micros| Money { micros, currency: "CNY".parse().unwrap() };
+        let micros = |m: i128, rate, divide| exchange(&money(m), rate, divide, &to).map(|m| m.micros);
+        assert_eq!(micros(16_559_829, 7.1, true), Some(2_332_370));
+        assert_eq!(micros(16_559_829, 7.1, false), Some(117_574_786), "117,574,785.9");
+        assert_eq!(micros(1_000_000_000_000_000_001, 1.0, false), Some(1_000_000_000_000_000_001));
+        assert_eq!((micros(5, 0.1, false), micros(-5, 0.1, false)), (Some(1), Some(-1)));
+        assert_eq!(
+            (micros(4, 0.1, false), micros(7, 2.0, true), micros(7, 3.0, true)),
+            (Some(0), Some(4), Some(2))
+        );
+        assert_eq!(micros(1_000_000, 0.000_000_1, true), Some(10_000_000_000_000));
+        for bad in [0.0, -7.1, f64::NAN, f64::INFINITY, 1e-300] {
+            assert_eq!(micros(1, bad, true), None, "{bad}");
+        }
+        assert_eq!(micros(i128::MAX / 2, 7.1, false), None);
+        assert_eq!(exchange(&money(1), 7.1, false, &to).unwrap().currency, to);
     }
 
     /// dstackai/dstack#1553: the disk was left out of the price.

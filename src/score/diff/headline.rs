@@ -23,12 +23,14 @@ fn recommended(diff: &Diff, verdict: impl Fn(&PlatformDiff) -> Option<VerdictKin
 fn first(diff: &Diff) -> String {
     let before = recommended(diff, |p| p.old_verdict);
     let now = recommended(diff, |p| p.new_verdict);
+    let number = |names: &[&str], one, many| if names.len() > 1 { many } else { one };
+    let (was, is) = (number(&before, "was", "were"), number(&now, "is", "are"));
     match (before.as_slice(), now.as_slice()) {
         ([], []) => "No candidate could be recommended before or now.".to_owned(),
-        (a, []) => format!("{} was recommended before; no candidate is now.", list(a)),
-        ([], b) => format!("{} is recommended now; none was before.", list(b)),
-        (a, b) if a == b => format!("{} stays recommended.", list(b)),
-        (a, b) => format!("{} is recommended now, {} was before.", list(b), list(a)),
+        (a, []) => format!("{} {was} recommended before; no candidate is now.", list(a)),
+        ([], b) => format!("{} {is} recommended now; none was before.", list(b)),
+        (a, b) if a == b => format!("{} {} recommended.", list(b), number(b, "stays", "stay")),
+        (a, b) => format!("{} {is} recommended now, {} {was} before.", list(b), list(a)),
     }
 }
 

@@ -1,5 +1,8 @@
 //! What changed between two scorecards: metric by metric, cost by cost, and why the score moved.
 //!
+//! Series whose name starts with `host_` are the host's own telemetry, recorded beside the results to explain them.
+//! They are context: no comparison lists, counts or tests them, even where a plan names one as a headline metric.
+//!
 //! Not here: the decision on one pair of figures (`call`), the words of the headline (`headline`).
 //!
 //! Invariant: a scorecard against itself calls nothing better or worse; swapping the two swaps every call.
@@ -133,15 +136,13 @@ fn both(old: One<'_>, new: One<'_>) -> PlatformDiff {
     let (a, b) = (old.1, new.1);
     let (device, cautions) = hosts(a, b);
     let headline = headline_ids(new);
-    let before: HashMap<_, &MetricCard> = a.metrics.iter().map(|m| (identity(m), m)).collect();
-    let now: HashSet<_> = b.metrics.iter().map(identity).collect();
+    let before: HashMap<_, &MetricCard> = results(a).map(|m| (identity(m), m)).collect();
+    let now: HashSet<_> = results(b).map(identity).collect();
     let stages = (old.0.stages.as_slice(), new.0.stages.as_slice());
-    let mut open: Vec<(MetricDelta, Option<Pair>)> = b
-        .metrics
-        .iter()
+    let mut open: Vec<(MetricDelta, Option<Pair>)> = results(b)
         .map(|m| metric(before.get(&identity(m)).copied(), Some(m), device.as_deref(), stages))
         .collect();
-    let gone = a.metrics.iter().filter(|m| !now.contains(&identity(m)));
+    let gone = results(a).filter(|m| !now.contains(&identity(m)));
     open.extend(gone.map(|m| metric(Some(m), None, None, stages)));
     for id in &headline {
         match id.as_str() {
@@ -168,6 +169,11 @@ fn both(old: One<'_>, new: One<'_>) -> PlatformDiff {
         gates: b.gates.clone(),
         cautions,
     }
+}
+
+/// The metrics that are results.
+fn results(p: &PlatformCard) -> impl Iterator<Item = &MetricCard> {
+    p.metrics.iter().filter(|m| !m.is_telemetry())
 }
 
 fn identity(m: &MetricCard) -> (&str, &str, &Labels) {
@@ -259,7 +265,9 @@ fn settle(open: Vec<(MetricDelta, Option<Pair>)>) -> Vec<MetricDelta> {
                 let decided = decide(&pair, delta.better, BAND, corrected);
                 delta.change = call::change(pair.old.median, pair.new.median).map(round6);
                 delta.interval = pair.interval();
-                (delta.call, delta.direction, delta.why) = (decided.call, decided.direction, decided.why);
+                (delta.call, delta.direction) = (decided.call, decided.direction);
+                let between = if delta.why.is_empty() { "" } else { "; " };
+                delta.why = format!("{}{between}{}", delta.why, decided.why);
             }
             delta
         })
@@ -292,6 +300,14 @@ fn cheapest<'a>(p: &'a PlatformCard, job: &str) -> Option<&'a CostCard> {
     super::scenario::cheapest(&p.costs, Some(job))
 }
 
+/// Which terms of a job's cost at the cheapest offer are not known.
+fn open_terms(p: &PlatformCard, job: &str) -> String {
+    let lines = cheapest(p, job).map_or(&[][..], |c| c.lines.as_slice());
+    let mut terms: Vec<&str> = lines.iter().filter(|l| l.unknown).map(|l| l.term.as_str()).collect();
+    terms.dedup();
+    if terms.is_empty() { "none".to_owned() } else { terms.join(", ") }
+}
+
 fn cost_metric(job: &str, a: &PlatformCard, b: &PlatformCard) -> (MetricDelta, Option<Pair>) {
     let figure = |p: &PlatformCard| {
         let card = cheapest(p, job)?;
@@ -321,7 +337,15 @@ fn cost_metric(job: &str, a: &PlatformCard, b: &PlatformCard) -> (MetricDelta, O
         direction: None,
         why: "the cheapest offer".to_owned(),
     };
+    let (before, now) = (open_terms(a, job), open_terms(b, job));
+    if before == now && before != "none" {
+        delta.why.push_str(", a lower bound before and now");
+    }
     let pair = match (old, new) {
+        (Some(_), Some(_)) if before != now => {
+            delta.why = format!("the terms not known changed: {before} before, {now} now");
+            None
+        }
         (Some(old), Some(new)) if currency(a) == currency(b) => Some(Pair { old, new, change: None }),
         (Some(_), Some(_)) => {
             "the currency changed".clone_into(&mut delta.why);
@@ -368,6 +392,7 @@ fn headline_ids((card, platform): One<'_>) -> Vec<String> {
 }
 
 fn costs(a: &PlatformCard, b: &PlatformCard) -> Vec<CostDelta> {
+    let bound = |c: Option<&CostCard>| c.is_some_and(|c| c.lower_bound);
     let pair = |old: Option<&CostCard>, new: Option<&CostCard>| {
         let some = new.or(old)?;
         let total = |c: Option<&CostCard>| c.and_then(|c| c.total.clone());
@@ -380,7 +405,9 @@ fn costs(a: &PlatformCard, b: &PlatformCard) -> Vec<CostDelta> {
             offer: some.offer.clone(),
             old: total(old),
             new: total(new),
-            lower_bound: [old, new].into_iter().flatten().any(|c| c.lower_bound),
+            lower_bound: bound(old) || bound(new),
+            old_lower_bound: bound(old),
+            new_lower_bound: bound(new),
             price,
         })
     };

@@ -141,6 +141,67 @@ fn a_score_delta_is_split() {
     assert!(d.cautions.iter().any(|c| c == "the rules of quarterly-100 changed"));
 }
 
+#[test]
+fn the_headline_counts_who_is_recommended() {
+    let mut a = card(5200.0, 3900.0);
+    let all = |c: &mut Scorecard, kind| c.platforms.iter_mut().for_each(|p| p.verdict.kind = kind);
+    let starts = |a: &Scorecard, b: &Scorecard, text: &str| {
+        let headline = diff(a, b).unwrap().headline;
+        assert!(headline.starts_with(text), "{headline}");
+    };
+    let one = a.clone();
+    all(&mut a, crate::score::scorecard::VerdictKind::Recommended);
+    let mut none = a.clone();
+    all(&mut none, crate::score::scorecard::VerdictKind::Inconclusive);
+    starts(&a, &a, "Rack Server and Cloud VM stay recommended.");
+    starts(&one, &one, "Rack Server stays recommended.");
+    starts(&a, &none, "Rack Server and Cloud VM were recommended before; no candidate is now.");
+    starts(&none, &a, "Rack Server and Cloud VM are recommended now; none was before.");
+    starts(&one, &a, "Rack Server and Cloud VM are recommended now, Rack Server was before.");
+    starts(&a, &one, "Rack Server is recommended now, Rack Server and Cloud VM were before.");
+}
+
+/// What the host says of itself is context: it neither changes nor regresses, even where a plan names it.
+#[test]
+fn host_telemetry_is_no_result() {
+    let mut a = card(5200.0, 3900.0);
+    let mut host = a.platforms[0].metrics[0].clone();
+    host.name = "host_cpu_busy".into();
+    let id = host.id();
+    a.platforms[0].metrics.push(host);
+    a.headline.push(id);
+    let mut b = a.clone();
+    let last = b.platforms[0].metrics.last_mut().unwrap();
+    last.samples = Some(vec![99.0]);
+    let d = diff(&a, &b).unwrap();
+    assert!(d.platforms.iter().flat_map(|p| &p.metrics).all(|m| !m.id.contains("host_")), "{d:#?}");
+    a.platforms[0].metrics.pop();
+    let d = diff(&a, &b).unwrap();
+    assert!(d.platforms.iter().flat_map(|p| &p.metrics).all(|m| m.call != Call::Appeared), "{d:#?}");
+}
+
+/// Two costs with different terms open are two things; with the same ones open the change counts and says so.
+#[test]
+fn costs_with_open_terms_are_compared_with_care() {
+    let mut a = card(5200.0, 3900.0);
+    a.headline = vec!["cost.nightly".into()];
+    let m = |d: &Diff, platform: &str| metric(d, platform, "cost.nightly").clone();
+    let d = diff(&a, &a).unwrap();
+    let (rack, cloud) = (m(&d, "rack"), m(&d, "cloud"));
+    assert_eq!((rack.call, cloud.call), (Call::WithinNoise, Call::WithinNoise));
+    assert!(cloud.why.starts_with("the cheapest offer, a lower bound before and now; "), "{}", cloud.why);
+    let mut b = a.clone();
+    for l in b.platforms[1].costs.iter_mut().flat_map(|c| &mut c.lines) {
+        l.unknown = false;
+    }
+    b.platforms[1].costs.iter_mut().for_each(|c| c.lower_bound = false);
+    let d = diff(&a, &b).unwrap();
+    assert_eq!(m(&d, "cloud").call, Call::Incomparable);
+    assert_eq!(m(&d, "cloud").why, "the terms not known changed: restart before, none now");
+    let spot = d.platforms[1].costs.iter().find(|c| c.job == "nightly" && c.offer == "spot").unwrap();
+    assert_eq!((spot.old_lower_bound, spot.new_lower_bound), (true, false));
+}
+
 fn mirrored(call: Call) -> Call {
     match call {
         Call::Better => Call::Worse,

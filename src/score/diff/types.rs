@@ -159,6 +159,12 @@ pub struct CostDelta {
     /// One of the two is a lower bound.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lower_bound: bool,
+    /// The one before is a lower bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub old_lower_bound: bool,
+    /// The one now is a lower bound.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub new_lower_bound: bool,
     /// The price that was quoted, where it changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<String>,
