@@ -116,6 +116,7 @@ fn cards(runner: &mut Runner, dir: &Path) -> Result<(), Box<dyn Error>> {
 fn binaries(runner: &mut Runner) -> Result<(), Box<dyn Error>> {
     let start = Row { cpu: 0.02, rss: 20 * MB, ..Row::new("start: planrun --version") };
     runner.run(&start, 0, |command| command.arg("--version"))?;
-    runner.binary("planrun", env!("CARGO_BIN_EXE_planrun"), 12 * MB)?;
-    runner.binary("planrun-agent", env!("CARGO_BIN_EXE_planrun-agent"), 2 * MB)
+    runner.binary("planrun", env!("CARGO_BIN_EXE_planrun"), 12 * MB, &[])?;
+    let heavy = ["clap_builder", "indicatif", "minijinja", "serde-saphyr", "tokio"];
+    runner.binary("planrun-agent", env!("CARGO_BIN_EXE_planrun-agent"), 2 * MB, &heavy)
 }

@@ -138,20 +138,35 @@ impl Runner {
         Err(format!("{command:?}: {}: {}", done.status, String::from_utf8_lossy(&done.stderr)).into())
     }
 
-    /// Prints the size of a binary, the newest glibc symbol in it, and what it holds that it has no use for.
-    pub(crate) fn binary(&mut self, name: &str, path: &str, most: u64) -> Result<(), Box<dyn Error>> {
+    /// Prints the size of a binary, the newest glibc symbol in it, and which of the crates that it has no use for are
+    /// in it all the same.
+    pub(crate) fn binary(
+        &mut self,
+        name: &str,
+        path: &str,
+        most: u64,
+        without: &[&str],
+    ) -> Result<(), Box<dyn Error>> {
         if self.only.as_ref().is_some_and(|only| !name.contains(only.as_str())) {
             return Ok(());
         }
         let bytes = std::fs::read(path)?;
-        let held = bytes.len() as u64 <= most;
+        // A crate's panics name its source files.
+        let inside = |name: &&&str| {
+            let mark = format!("/{name}-");
+            bytes.windows(mark.len()).any(|window| window == mark.as_bytes())
+        };
+        let inside: Vec<&str> = without.iter().filter(inside).copied().collect();
+        let held = bytes.len() as u64 <= most && inside.is_empty();
         self.all_held &= held;
         println!(
-            "{:38} {:9.2} of {:.1} MB, {}: {}",
+            "{:38} {:9.2} of {:.1} MB, {}{}{}: {}",
             format!("size: {name}"),
             bytes.len() as f64 / 1e6,
             most as f64 / 1e6,
             newest_glibc(&bytes).unwrap_or_else(|| "no glibc".to_owned()),
+            if inside.is_empty() { "" } else { ", holds " },
+            inside.join(", "),
             word(held)
         );
         Ok(())

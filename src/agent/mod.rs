@@ -18,6 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+use signal_hook::{
+    consts::{SIGHUP, SIGINT, SIGTERM},
+    iterator::Signals,
+};
+
 use crate::wire::{Down, MAX_LINE, PROTOCOL, Up, prefix};
 use children::Children;
 
@@ -156,28 +161,14 @@ fn listen(input: impl Read, events: &SyncSender<Event>, heard: &Mutex<Instant>) 
 /// INT and TERM end the agent in order. HUP does nothing: a frozen agent gets one when the runner dies, and must then
 /// live on to clean up.
 fn hear_signals(events: SyncSender<Event>) {
-    use tokio::signal::unix::{SignalKind, signal};
-    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
-    let entered = runtime.enter();
-    let listen = |kind| signal(kind).ok();
-    let both = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()));
-    let (Some(mut hup), (Some(mut int), Some(mut term))) = (listen(SignalKind::hangup()), both) else {
-        return;
-    };
-    drop(entered);
+    // Not tokio's: its runtime would be a tenth of what is sent to every host.
+    let Ok(mut signals) = Signals::new([SIGHUP, SIGINT, SIGTERM]) else { return };
     std::thread::spawn(move || {
-        runtime.block_on(async move {
-            loop {
-                let signal = tokio::select! {
-                    _ = int.recv() => 2,
-                    _ = term.recv() => 15,
-                    _ = hup.recv() => continue,
-                };
-                if events.send(Event::Told(signal)).is_err() {
-                    return;
-                }
+        for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
+            if events.send(Event::Told(signal)).is_err() {
+                return;
             }
-        });
+        }
     });
 }
 
