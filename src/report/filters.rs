@@ -68,7 +68,7 @@ fn shown(metric: Serde<Metric>) -> Value {
         v.map_or_else(String::new, |v| n(v) + mark)
     };
     Value::from_pairs([
-        ("unit", safe(unit)),
+        ("unit", Value::from(unit)),
         ("median", safe(n(m.median))),
         ("mean", safe(n(m.mean))),
         ("min", safe(n(m.min))),

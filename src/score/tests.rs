@@ -174,8 +174,11 @@ fn differences_between_hosts_are_named() {
 fn a_cost_adds_up_line_by_line() {
     let card = card();
     let cost = of(&card, "rack").costs.iter().find(|c| c.job == "nightly").unwrap();
-    let money: Vec<String> =
-        cost.lines.iter().map(|l| l.money.as_ref().map_or("-".into(), |m| m.decimal())).collect();
+    let money: Vec<String> = cost
+        .lines
+        .iter()
+        .map(|l| l.money.as_ref().map_or("-".into(), crate::measure::Money::decimal))
+        .collect();
     assert_eq!(money, ["-", "16.559829", "0.033186", "0.000596"], "{:#?}", cost.lines);
     assert_eq!(cost.total.as_ref().unwrap().decimal(), "16.593611");
     assert!(cost.proxy.as_ref().unwrap().contains("reference"));
@@ -330,7 +333,9 @@ fn verdicts_follow_objective_and_noise() {
     for task in seen.tasks.iter_mut().filter(|t| t.planned.platform == "cloud") {
         for (series, values) in task.series.iter_mut().filter(|(s, _)| s.name == "tokens_per_second") {
             let _ = series;
-            values.iter_mut().for_each(|v| *v *= 5200.0 / 3900.0);
+            for v in values.iter_mut() {
+                *v *= 5200.0 / 3900.0;
+            }
         }
     }
     let card = super::scorecard(&seen);

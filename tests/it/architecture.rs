@@ -47,9 +47,10 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ("cli", "error", "the command line, and nothing but it"),
     ("progress", "record outcome runner", "progress sees records go by"),
     ("commands", "*", "the only place that knows all rooms"),
+    ("child", "agent probe workload", "what the agent's children do, and nothing that a host need not have"),
     ("main", "*", "hands over to commands"),
     ("lib", "*", "lists the rooms"),
-    ("bin", "agent commands", "the small binary is agent and probes only"),
+    ("bin", "agent child", "the small binary is agent and probes only"),
 ];
 
 /// Only these may use the rooms on the right.

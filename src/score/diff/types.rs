@@ -13,7 +13,7 @@ use crate::{
 /// What changed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Diff {
-    /// [`SCHEMA`].
+    /// The version of this format.
     pub schema: u32,
     /// The earlier one.
     pub old: Side,
