@@ -39,6 +39,8 @@ pub struct Host {
     pub cpus: u32,
     /// When anything was last heard from it.
     pub heard: std::time::Instant,
+    /// When anything was last printed there, by the host's monotonic clock, in seconds.
+    pub latest: f64,
     next: u32,
     /// Programs that were started and have not ended.
     running: BTreeMap<u32, (Role, Lines)>,
@@ -124,7 +126,7 @@ impl Host {
         let heard = std::time::Instant::now();
         let (running, beside, ended) = (BTreeMap::new(), Vec::new(), Vec::new());
         let (folder, next, beside_bytes, tap) = (String::new(), 0, 0, None);
-        Self { down, up, tap, folder, cpus, heard, next, running, beside, beside_bytes, ended }
+        Self { down, up, tap, folder, cpus, heard, latest: 0.0, next, running, beside, beside_bytes, ended }
     }
 
     /// Begins a task: the agent makes its folder, raw output goes to `tap`.
@@ -175,6 +177,9 @@ impl Host {
     async fn hear(&mut self) -> Result<Up, Outcome> {
         let up = self.up.recv().await.ok_or_else(contact_lost)?;
         self.heard = std::time::Instant::now();
+        if let Up::Output { at, .. } = &up {
+            self.latest = self.latest.max(*at);
+        }
         Ok(up)
     }
 

@@ -134,7 +134,7 @@ impl StageSpec for Scaling {
         if !self.collectives.is_empty() && gpus > 1 {
             cx.note("collectives were not timed: this version times none");
         }
-        self.compare(cx, gpus, pace.steps_per_second, &labels)
+        self.compare(cx, gpus, &pace, &labels)
     }
 }
 
@@ -144,7 +144,8 @@ impl Scaling {
     /// # Formula
     /// With X(n) the work per second at n accelerators and b the smallest number of the list:
     /// speedup S(n) = b X(n) / X(b), efficiency E(n) = S(n) / n, increment E(n) / E(m) with m the number before n.
-    /// Work per second is steps per second times the work of a step, which is n times as much when scaling is weak.
+    /// Work per second is tokens or samples per second as the program counts them; where it counts neither, steps per
+    /// second times the work of a step, which is n times as much when scaling is weak.
     ///
     /// # Source
     /// domain facts, section "Scaling": by throughput at fixed work per device, S(n) = X(n) / X(1).
@@ -152,20 +153,26 @@ impl Scaling {
         &self,
         cx: &mut Drive<'_>,
         gpus: u32,
-        steps_per_second: f64,
+        pace: &training::Pace,
         labels: &Labels,
     ) -> Result<(), Outcome> {
         let Some(base) = self.gpus.iter().min().copied() else { return Ok(()) };
-        let work = |n: u32, steps: f64| match self.mode {
-            Mode::Weak => steps * f64::from(n),
-            Mode::Strong => steps,
+        // What the program says that it did counts; only without it does the declared mode tell the work of a step.
+        let (name, own, counted) = match (pace.tokens_per_second, pace.samples_per_second) {
+            (Some(rate), _) => ("tokens_per_second", rate, true),
+            (None, Some(rate)) => ("samples_per_second", rate, true),
+            (None, None) => ("steps_per_second", pace.steps_per_second, false),
+        };
+        let work = |n: u32, rate: f64| match self.mode {
+            Mode::Weak if !counted => rate * f64::from(n),
+            _ => rate,
         };
         let rate_of = |n: u32| {
             if n == gpus {
-                return Some(work(n, steps_per_second));
+                return Some(work(n, own));
             }
             let is = |e: &&super::drive::Earlier| {
-                e.name == "steps_per_second" && e.labels.0.get("gpus").is_some_and(|g| *g == n.to_string())
+                e.name == name && e.labels.0.get("gpus").is_some_and(|g| *g == n.to_string())
             };
             cx.earlier.iter().rfind(is).map(|e| work(n, e.value))
         };

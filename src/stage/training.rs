@@ -95,6 +95,12 @@ pub async fn record(cx: &mut Drive<'_>, ask: Ask, metrics: &[Metric]) -> Result<
         let reason = "the program ended well and reported no step: it prints {\"step\": 1, \"seconds\": 0.41, \"samples\": 256} for each";
         return Err(Outcome::new(OutcomeKind::Failed, Cause::NoStepRecorded, reason));
     }
+    let said: f64 = recorded.steps.iter().map(|h| h.step.seconds).sum();
+    if said > ended.seconds * 1.05 + 1.0 {
+        let life = ended.seconds;
+        let reason = format!("the steps add up to {said:.1} s, and the program lived for {life:.1} s");
+        return Err(Outcome::new(OutcomeKind::Implausible, Cause::Impossible, reason));
+    }
     let worlds = recorded.steps.iter().filter_map(|h| h.step.world);
     if let Some(world) = worlds.into_iter().find(|world| *world != ask.gpus) {
         let reason = format!("the program says that {world} ranks ran, the plan asks for {}", ask.gpus);
