@@ -14,7 +14,10 @@ pub mod score;
 pub mod source;
 pub mod stages;
 
-use std::{io::Write as _, path::Path};
+use std::{
+    io::{Read as _, Write as _},
+    path::Path,
+};
 
 use crate::error::{Error, Exit};
 
@@ -51,15 +54,25 @@ pub fn read_text(path: &Path) -> std::result::Result<String, Error> {
         .map_err(|_| Error::new(Exit::USAGE, format!("{} is no text (UTF-8)", path.display())))
 }
 
+/// The largest file that is read whole, in bytes: far more than any plan, rubric, template or scorecard has.
+const MOST_BYTES: u64 = 256 << 20;
+
 /// Reads a file; the error names it and says what to do.
 ///
 /// # Errors
-/// When it is not there, is a folder or cannot be read.
+/// When it is not there, is a folder, has no end or cannot be read.
 pub fn read_bytes(path: &Path) -> std::result::Result<Vec<u8>, Error> {
     if path.is_dir() {
         return Err(Error::new(Exit::USAGE, format!("{} is a folder", path.display())).hint("name a file"));
     }
-    std::fs::read(path).map_err(|e| {
+    // A device may have no end, and no length to ask for.
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+    if bytes.len() as u64 > MOST_BYTES {
+        let message = format!("{} is larger than {} MiB", path.display(), MOST_BYTES >> 20);
+        return Err(Error::new(Exit::USAGE, message));
+    }
+    read.map(|_| bytes).map_err(|e| {
         let error = Error::caused(Exit::USAGE, format!("failed to read {}", path.display()), &e);
         if e.kind() == std::io::ErrorKind::NotFound {
             error.hint("check the name; `planrun --help` lists the commands")

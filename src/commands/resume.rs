@@ -83,6 +83,9 @@ pub fn resume(args: &ResumeArgs, talking: Talk) -> commands::Result {
     execute(settings, schedule, run::Earlier { finished, begun, found }, &mut journal)
 }
 
+/// Far more than any run tries; leaves room to count on.
+const MOST_ATTEMPTS: u32 = u32::MAX / 2;
+
 fn run_started(record: &Record) -> Option<&RunStarted> {
     match &record.body {
         Body::RunStarted(first) => Some(first),
@@ -135,7 +138,8 @@ fn begun(records: &[Record]) -> BTreeMap<TaskId, u32> {
     let mut begun = BTreeMap::new();
     for record in records {
         if let Body::TaskStarted { task, attempt } = &record.body {
-            begun.insert(task.clone(), *attempt);
+            // No run tries so often: a number beyond counts on from the greatest that can be.
+            begun.insert(task.clone(), (*attempt).min(MOST_ATTEMPTS));
         }
     }
     begun

@@ -19,6 +19,9 @@ use crate::{
     stage::{KINDS, Kind, Spec, program::Reader},
 };
 
+/// How often a stage may be done: each time is a task in the journal.
+const MOST_REPEATS: u32 = 1000;
+
 impl Check<'_> {
     pub(super) fn stages(&self) {
         let stages = &self.plan.stages;
@@ -82,6 +85,12 @@ impl Check<'_> {
             && repeat.value == 0
         {
             self.context.error(repeat.place, "repeated 0 times: drop the stage instead");
+        }
+        if let Some(repeat) = &entry.repeat
+            && repeat.value > MOST_REPEATS
+        {
+            let message = format!("repeated {} times: at most {MOST_REPEATS}", repeat.value);
+            self.context.error(repeat.place, message);
         }
         if let Some(spec) = entry.spec() {
             self.options(entry, &spec);
