@@ -73,7 +73,7 @@ fn what_is_no_plan_is_refused_by_name() {
     fs::write(s.path("empty.yaml"), "").unwrap();
     fs::write(s.path("binary.yaml"), [0_u8, 159, 146, 150, 0, 1]).unwrap();
     fs::write(s.path("no-stages.yaml"), s.text().replace("stages:", "stages: []\nx-rest:")).unwrap();
-    for name in ["absent.yaml", "seen", "empty.yaml", "binary.yaml", "no-stages.yaml"] {
+    for name in ["absent.yaml", "seen", "empty.yaml", "binary.yaml", "no-stages.yaml", "/dev/zero"] {
         for command in [&["run", name][..], &["check", name], &[name], &["run", name, "--dry-run"]] {
             let ended = s.planrun(command).code(2);
             assert!(
