@@ -22,12 +22,17 @@ pub struct Cli {
     /// Say more on stderr.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
+    /// Settings for ssh in place of your own ssh_config; `none`: no settings at all.
+    #[arg(long, global = true, value_name = "FILE", env = "PLANRUN_SSH_CONFIG")]
+    pub ssh_config: Option<PathBuf>,
 }
 
 /// The words of a command line with `run` put in where it names a plan in place of a command.
 pub fn with_run(mut args: Vec<std::ffi::OsString>) -> Vec<std::ffi::OsString> {
-    let first = args.iter().skip(1).position(|a| !a.as_encoded_bytes().starts_with(b"-"));
-    if let Some(first) = first.map(|i| i + 1) {
+    let is_option = |i: usize| args[i].as_encoded_bytes().starts_with(b"-");
+    let takes_value = |i: usize| args[i].to_str() == Some("--ssh-config");
+    let first = (1..args.len()).find(|i| !is_option(*i) && !takes_value(i - 1));
+    if let Some(first) = first {
         let known = Cli::command();
         let is = |name: &str| args[first].to_str() == Some(name);
         if !is("help") && !known.get_subcommands().any(|c| is(c.get_name())) {
@@ -61,9 +66,6 @@ pub enum Command {
     Probe(ProbeArgs),
     /// Write a first plan
     Init(InitArgs),
-    /// Be an agent: started by planrun itself
-    #[command(hide = true)]
-    Agent,
 }
 
 /// `run`.

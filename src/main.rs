@@ -10,6 +10,7 @@ use planrun::{
     commands,
     error::{Error, Exit},
     progress::Talk,
+    transport::{local, ssh::controller},
 };
 
 fn main() -> ExitCode {
@@ -18,6 +19,19 @@ fn main() -> ExitCode {
     if args.get(1).is_some_and(|a| a == agent::CHILD) {
         let code = agent::child(&args[2..], child::run);
         return ExitCode::from(u8::try_from(code).unwrap_or(Exit::BUG));
+    }
+    if args.get(1).is_some_and(|a| a == local::AGENT) {
+        return match agent::main(&args[2..]) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => {
+                commands::talk(&format!("{e}\n"));
+                ExitCode::from(Exit::NOT_MEASURED)
+            }
+        };
+    }
+    if args.get(1).is_some_and(|a| a == controller::GUARD) {
+        args.get(2).into_iter().for_each(|dir| controller::guard(dir.as_ref()));
+        return ExitCode::SUCCESS;
     }
     let cli = match Cli::try_parse_from(with_run(std::env::args_os().collect())) {
         Ok(cli) => cli,
@@ -56,9 +70,10 @@ fn run(cli: Cli) -> commands::Result {
         (1, _) => Talk::Little,
         _ => Talk::Silent,
     };
+    let ssh = cli.ssh_config.as_deref();
     match cli.command {
-        Command::Run(args) => commands::run::run(&args, talk),
-        Command::Resume(args) => commands::resume::resume(&args, talk),
+        Command::Run(args) => commands::run::run(&args, ssh, talk),
+        Command::Resume(args) => commands::resume::resume(&args, ssh, talk),
         Command::Check(args) => commands::check::check(&args),
         Command::Score(args) => commands::score::score(&args),
         Command::Report(args) => commands::report::report(&args),
@@ -67,8 +82,5 @@ fn run(cli: Cli) -> commands::Result {
         Command::Schema(args) => commands::schema::schema(&args),
         Command::Probe(args) => commands::probe::probe(&args),
         Command::Init(args) => commands::init::init(&args),
-        Command::Agent => agent::main(std::io::stdin(), std::io::stdout())
-            .map(|()| Exit::OK)
-            .map_err(|e| Error::new(Exit::NOT_MEASURED, e)),
     }
 }

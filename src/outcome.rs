@@ -75,6 +75,16 @@ pub enum Cause {
     NeedFailed,
     /// The machine could not be reached.
     Unreachable,
+    /// The SSH server does not let us in.
+    LoginRefused,
+    /// The machine's SSH host key is not the known one, or not known.
+    HostKey,
+    /// ssh refuses its own settings.
+    SshSettings,
+    /// The login works, but no command can be run.
+    NoCommands,
+    /// No agent at hand runs on the machine's processor and C library.
+    DoesNotFit,
     /// Contact broke while it ran.
     ContactLost,
     /// The machine was taken away by its owner.
@@ -135,6 +145,28 @@ impl Outcome {
     }
 }
 
+/// Longest text of others that is passed on, in bytes.
+const LONGEST: usize = 400;
+
+/// Text from afar as a part of a reason: one line without anything that a terminal obeys.
+pub fn printable(text: &str) -> String {
+    // Also what changes the direction of text or takes no place.
+    let unseen =
+        |c: char| matches!(u32::from(c), 0x200b..=0x200f | 0x2028..=0x202e | 0x2060..=0x2069 | 0xfeff);
+    let mut out = String::new();
+    for c in text.trim().chars() {
+        let shown = if c.is_control() || c.is_whitespace() || unseen(c) { ' ' } else { c };
+        if !(shown == ' ' && out.ends_with(' ')) {
+            out.push(shown);
+        }
+        if out.len() >= LONGEST {
+            out.push('…');
+            break;
+        }
+    }
+    out.trim().to_owned()
+}
+
 /// The result of a check of the hardware or the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CheckResult {
@@ -167,4 +199,15 @@ pub enum CheckOutcome {
     Fail,
     /// Cannot be told from here.
     NotObservable,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_say_moves_no_cursor_and_is_bounded() {
+        assert_eq!(printable("a\x1b[2Jb\r\n c\u{202e}d"), "a [2Jb c d");
+        assert!(printable(&"x".repeat(9999)).len() <= LONGEST + 3);
+    }
 }

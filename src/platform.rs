@@ -239,6 +239,57 @@ pub struct Endpoint {
     pub lifecycle: Option<At<Lifecycle>>,
 }
 
+/// Where an endpoint's `ssh` leads: a name that ssh knows, perhaps with a user and a port.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SshAddress {
+    /// A name of the ssh_config, a host name or an address.
+    pub host: String,
+    /// Who logs in, if the text says so.
+    pub user: Option<String>,
+    /// The port, if the text says so.
+    pub port: Option<u16>,
+}
+
+impl std::str::FromStr for SshAddress {
+    type Err = String;
+    /// Reads `host`, `user@host`, `host:port`, `[v6]:port` and their combinations; a bare IPv6 address is a host.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = |why: &str| Err(format!("`{text}` is no address: {why}"));
+        let (user, rest) = match text.rsplit_once('@') {
+            Some((user, rest)) => (Some(user), rest),
+            None => (None, text),
+        };
+        let (host, port) = match rest.strip_prefix('[') {
+            Some(v6) => match v6.split_once(']') {
+                Some((host, "")) => (host, None),
+                Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or("?"))),
+                None => return bad("`[` without `]`"),
+            },
+            None if rest.matches(':').count() > 1 => (rest, None),
+            None => rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port))),
+        };
+        let port = match port.map(str::parse::<u16>) {
+            None => None,
+            Some(Ok(port @ 1..)) => Some(port),
+            Some(_) => return bad("a port is a number from 1 to 65535"),
+        };
+        // What becomes an argument must not be taken for an option, nor pass a shell of ssh's as more than a word.
+        let plain = |word: &str| {
+            !word.is_empty()
+                && !word.starts_with('-')
+                && !word
+                    .contains(|c: char| c.is_whitespace() || c.is_control() || "'`\"$\\;&<>|(){}".contains(c))
+        };
+        if !plain(host) {
+            return bad("the host is empty or holds what no host name has");
+        }
+        if user.is_some_and(|user| !plain(user)) {
+            return bad("the user is empty or holds what no user name has");
+        }
+        Ok(Self { host: host.to_owned(), user: user.map(str::to_owned), port })
+    }
+}
+
 /// The source of preemption notices.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

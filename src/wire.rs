@@ -3,13 +3,17 @@
 //! Up-lines carry a prefix with a random word chosen by the runner, so that nothing that a login shell, a motd or a
 //! library prints can be taken for one. Every process that was started ends in exactly one [`Up::End`]: exit codes
 //! are never guessed from those of a shell or of ssh. Plain data; how bytes travel is the transport's matter.
+//!
+//! Every line has a number: messages count from 1 in either direction, so that after lost contact each side sends again
+//! what the other has not seen, and takes nothing twice. Lines about the contact itself have the number 0 and may be
+//! lost.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize, de::Error as _};
 
 /// The version of this protocol; both sides must have the same.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// The longest line that either side accepts, in bytes.
 pub const MAX_LINE: usize = 1 << 20;
@@ -74,8 +78,23 @@ pub enum Down {
     },
     /// The task is over: whatever it started is ended, its folder removed.
     Finish,
-    /// The runner is there.
-    Renew,
+    /// The runner is there, and has taken the messages up to this number. About the contact.
+    Renew {
+        /// The last message that it took.
+        seen: u64,
+    },
+    /// The first line of a new connection to an agent that is already at work. About the contact.
+    Attach {
+        /// The word of the hello.
+        mark: String,
+        /// The last message that the runner took.
+        seen: u64,
+    },
+    /// Asks for the clocks. About the contact.
+    Ping {
+        /// Comes back.
+        id: u32,
+    },
     /// All is done: clean up and exit.
     Bye,
 }
@@ -123,6 +142,8 @@ pub enum Up {
         boot_id: String,
         /// The run's folder on the host.
         folder: String,
+        /// The name that the host gives itself; never an identity.
+        hostname: String,
         /// Logical CPUs that tasks may use.
         cpus: u32,
         /// Processes of an earlier agent of this run that were ended.
@@ -178,6 +199,23 @@ pub enum Up {
         ended: u32,
         /// Processes that could not be ended.
         stuck: Vec<u32>,
+    },
+    /// The agent has taken the messages up to this number. About the contact.
+    Seen {
+        /// The last message that it took.
+        seen: u64,
+    },
+    /// The answer to `attach`: what the runner has not taken follows. About the contact.
+    Attached {
+        /// The last message that the agent took.
+        seen: u64,
+    },
+    /// The answer to `ping`. About the contact.
+    Pong {
+        /// As asked.
+        id: u32,
+        /// The host's wall clock, in seconds since 1970.
+        wall: f64,
     },
     /// The agent could not do what it was told.
     Trouble {
@@ -274,6 +312,25 @@ pub fn prefix(mark: &str) -> String {
     format!("\u{1e}{mark} ")
 }
 
+/// A line: the number, a blank, the message, the end of the line.
+///
+/// # Errors
+/// When the message is no JSON, which none of ours is.
+pub fn line(number: u64, message: &impl Serialize) -> Result<String, serde_json::Error> {
+    Ok(format!("{number} {}\n", serde_json::to_string(message)?))
+}
+
+/// The number and the message of a line.
+///
+/// # Errors
+/// When it is no such line.
+pub fn parse<'a, T: Deserialize<'a>>(line: &'a [u8]) -> Result<(u64, T), serde_json::Error> {
+    let blank = line.iter().position(|b| *b == b' ').unwrap_or(0);
+    let number = std::str::from_utf8(&line[..blank]).ok().and_then(|n| n.parse().ok());
+    let number = number.ok_or_else(|| serde_json::Error::custom("a line without a number"))?;
+    Ok((number, serde_json::from_slice(&line[blank..])?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -291,6 +348,8 @@ mod tests {
     fn a_message_reads_back() {
         let up = Up::End { id: 3, status: Status::Signalled { signal: 9, oom: false }, seconds: 1.5 };
         assert_eq!(serde_json::from_str::<Up>(&serde_json::to_string(&up).unwrap()).unwrap(), up);
+        assert_eq!(parse::<Up>(line(7, &up).unwrap().as_bytes()).unwrap(), (7, up));
+        assert!(parse::<Up>(b"{\"sent\":{\"left_out\":[]}}").is_err(), "a line without a number");
         let bad = r#"{"output":{"id":1,"stream":"out","at":0,"data":{"bytes":"Ā"}}}"#;
         assert!(serde_json::from_str::<Up>(bad).is_err(), "a byte above 255");
     }

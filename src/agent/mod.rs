@@ -6,6 +6,8 @@
 
 mod children;
 mod files;
+mod hold;
+mod line;
 mod processes;
 
 use std::{
@@ -15,7 +17,7 @@ use std::{
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
 use signal_hook::{
@@ -23,8 +25,10 @@ use signal_hook::{
     iterator::Signals,
 };
 
-use crate::wire::{Down, MAX_LINE, PROTOCOL, Up, prefix};
+use crate::wire::{Down, MAX_LINE, PROTOCOL, Up, parse};
 use children::Children;
+use hold::Held;
+use line::{Line, Way};
 
 pub use children::{CHILD, child};
 
@@ -33,6 +37,9 @@ const TICK: Duration = Duration::from_millis(50);
 
 /// Messages that may wait for the runner; when it does not read, what prints waits, too.
 const WAITING: usize = 64;
+
+/// Bytes of messages that are taken before the runner hears of it.
+const UNCONFIRMED: usize = 256 << 10;
 
 /// What wakes the agent.
 enum Event {
@@ -50,49 +57,95 @@ enum Event {
     Told(i32),
 }
 
-/// Runs until told to stop, until the runner is gone, or until the lease lapses. Returns the exit code.
+/// Runs an agent as its arguments say: over its own streams until they close, or `remote`, `attach` and `hold` as the
+/// runner starts it on other machines.
 ///
 /// # Errors
-/// When the first line is missing or of another protocol, or no folder can be made.
-pub fn main(input: impl Read + Send + 'static, output: impl Write + Send + 'static) -> Result<(), String> {
+/// When the first line is missing or of another protocol, no folder can be made, or it ended before it was told to.
+pub fn main(args: &[String]) -> Result<(), String> {
+    match args.split_first().map(|(how, rest)| (how.as_str(), rest)) {
+        Some(("remote", rest)) => hold::remote(rest),
+        Some(("attach", rest)) => hold::attach(rest),
+        Some(("hold", rest)) => hold::hold(rest),
+        // Shows that the binary can run here.
+        Some(("ready", _)) => Ok(()),
+        _ => work(std::io::stdin(), Box::new(Streams(std::io::stdout())), None),
+    }
+}
+
+/// The agent's own output as a way to the runner.
+struct Streams(std::io::Stdout);
+
+impl Write for Streams {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
+    }
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
+}
+
+impl Way for Streams {
+    fn cutter(&self) -> Option<Box<dyn FnOnce() + Send>> {
+        None
+    }
+}
+
+/// Runs until told to stop, until the runner is gone, or until the lease lapses.
+fn work(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held>) -> Result<(), String> {
+    let binary_dir = held.as_ref().and_then(|h| h.binary_dir.clone());
+    let ended = serve(input, way, held);
+    // Whatever it came to: also when nobody ever said hello.
+    remove(binary_dir.as_slice());
+    ended
+}
+
+/// See [`work`].
+fn serve(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held>) -> Result<(), String> {
     // A session of its own: the terminal's Ctrl-C is the runner's to handle. Already a leader: fine, too.
     let _ = rustix::process::setsid();
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| format!("cannot adopt what children leave behind: {e}"))?;
-    let (events, inbox) = sync_channel(WAITING);
-    let heard = Arc::new(Mutex::new(Instant::now()));
-    let (to_inbox, last) = (events.clone(), heard.clone());
-    std::thread::spawn(move || listen(input, &to_inbox, &last));
-    hear_signals(events.clone());
-    let hello = match inbox.recv() {
-        Ok(Event::Down(Down::Hello { protocol, .. })) if protocol != PROTOCOL => {
+    let mut input = BufReader::new(input);
+    let mut first = Vec::new();
+    let _ = input.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut first);
+    let (mark, run, place, lease, grace, cpus, workdir) = match parse(&first) {
+        Ok((_, Down::Hello { protocol, .. })) if protocol != PROTOCOL => {
             return Err(format!("the runner speaks protocol {protocol}, this agent {PROTOCOL}"));
         }
-        Ok(Event::Down(hello @ Down::Hello { .. })) => hello,
+        Ok((_, Down::Hello { mark, run, place, lease, grace, cpus, workdir, .. })) => {
+            (mark, run, place, lease, grace, cpus, workdir)
+        }
         _ => return Err("nobody said hello: the agent is started by `planrun run`, not by hand".to_owned()),
     };
-    let Down::Hello { mark, run, place, lease, grace, cpus, workdir, .. } = hello else {
-        return Err("no hello".to_owned());
-    };
-    let (up, spoken) = speak(output, &mark);
+    let (events, inbox) = sync_channel(WAITING);
+    let line = Line::new(way, &mark, held.is_some());
+    let ear = Arc::new(Ear::new(events.clone(), line.clone()));
+    let (up, spoken) = speak(line.clone());
     let marks = [("PLANRUN_RUN", &run), ("PLANRUN_PLACE", &place)].map(|(k, v)| format!("{k}={v}"));
     let reaped = processes::reap_leftovers(&marks);
-    let root = workdir.map_or_else(std::env::temp_dir, PathBuf::from);
+    let lasting = held.is_some();
+    let (root, binary_dir) = held.map_or((None, None), |h| (Some(h.root), h.binary_dir));
+    let root = workdir.map(PathBuf::from).or(root).unwrap_or_else(std::env::temp_dir);
     // A number of its own: an earlier agent that hangs and cleans up late does not remove ours.
     let name = format!("planrun-{run}-{place}.");
-    remove_earlier(&root, &name);
+    remove_earlier(&root, &name, binary_dir.as_deref());
     let folder = root.join(format!("{name}{}", std::process::id()));
+    let leavings: Vec<PathBuf> = [Some(folder.clone()), binary_dir].into_iter().flatten().collect();
     let made = std::fs::create_dir_all(&folder).and_then(|()| {
         use std::os::unix::fs::PermissionsExt as _;
-        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))
+        std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+        if lasting { hold::listen(&folder, &ear, &line) } else { Ok(()) }
     });
     if let Err(e) = made {
         let text = format!("cannot make the folder {}: {e}; set `workdir` of the endpoint", folder.display());
         let _ = up.send(Up::Trouble { id: None, disk: true, text: text.clone() });
         drop(up);
         let _ = spoken.join();
+        remove(&leavings);
         return Err(text);
     }
+    hear_signals(events.clone());
     let hello = Up::Hello {
         protocol: PROTOCOL,
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -101,12 +154,13 @@ pub fn main(input: impl Read + Send + 'static, output: impl Write + Send + 'stat
             .trim()
             .to_owned(),
         folder: folder.display().to_string(),
+        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         cpus: cpus.unwrap_or(u32::MAX).min(processes::allowed_cpus().len() as u32),
         reaped,
     };
     let mut agent = Agent {
         children: Children::new(
-            events,
+            events.clone(),
             up.clone(),
             base_env(&run, &place),
             cpus,
@@ -117,45 +171,120 @@ pub fn main(input: impl Read + Send + 'static, output: impl Write + Send + 'stat
         task: None,
         task_count: 0,
         lease: Duration::from_secs_f64(lease.clamp(1.0, 86_400.0)),
+        lasting,
         closed: false,
-        heard,
+        ear: ear.clone(),
     };
     agent.tell(hello);
-    stand_by(agent.heard.clone(), agent.lease, agent.folder.clone());
+    stand_by(ear.clone(), agent.lease, leavings.clone());
+    std::thread::spawn(move || {
+        ear.listen(input);
+        let _ = events.send(Event::Closed);
+    });
     let ended = agent.serve(&inbox);
     agent.finish();
-    let _ = files::remove_all(&agent.folder);
+    if let (true, Err(text)) = (lasting, &ended) {
+        // Its own error output ends with the first connection: the last words go to whoever still listens.
+        line.say(&Up::Trouble { id: None, disk: false, text: text.clone() });
+    }
+    remove(&leavings);
     ended
 }
 
-/// Removes folders of earlier agents of this run and place.
-fn remove_earlier(root: &Path, name: &str) {
+/// What the agent hears: numbered messages over one connection after another, each taken once and in order.
+struct Ear {
+    events: SyncSender<Event>,
+    line: Line,
+    /// The number of the last message that was taken.
+    taken: Mutex<u64>,
+    heard: Mutex<Instant>,
+}
+
+impl Ear {
+    fn new(events: SyncSender<Event>, line: Line) -> Self {
+        Self { events, line, taken: Mutex::new(0), heard: Mutex::new(Instant::now()) }
+    }
+
+    fn taken(&self) -> u64 {
+        *lock(&self.taken)
+    }
+
+    fn heard_now(&self) {
+        *lock(&self.heard) = Instant::now();
+    }
+
+    /// How long nobody has been heard.
+    fn silent(&self) -> Duration {
+        lock(&self.heard).elapsed()
+    }
+
+    /// Reads lines until the input closes. Each shows that the runner is there, however long the agent takes to obey.
+    fn listen(&self, mut input: impl BufRead) {
+        let mut text = Vec::new();
+        let mut unconfirmed = 0;
+        loop {
+            text.clear();
+            match input.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut text) {
+                Ok(0) | Err(_) => return,
+                // The connection broke in the middle of a line, which will come again.
+                Ok(n) if n < MAX_LINE && !text.ends_with(b"\n") => return,
+                Ok(_) => self.heard_now(),
+            }
+            let event = match parse(&text) {
+                Ok((_, Down::Renew { seen })) => {
+                    self.line.confirm(seen);
+                    self.line.mention(&Up::Seen { seen: self.taken() });
+                    continue;
+                }
+                Ok((_, Down::Ping { id })) => {
+                    let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64());
+                    self.line.mention(&Up::Pong { id, wall });
+                    continue;
+                }
+                Ok((number, down)) => {
+                    // Held until the message is on its way: two connections must not mix their messages.
+                    let mut taken = lock(&self.taken);
+                    if number <= *taken {
+                        continue; // came over an earlier connection, too
+                    }
+                    if number > *taken + 1 {
+                        return; // something is missing: the runner must begin again from what was taken
+                    }
+                    *taken = number;
+                    if self.events.send(Event::Down(down)).is_err() {
+                        return;
+                    }
+                    unconfirmed += text.len();
+                    if unconfirmed > UNCONFIRMED {
+                        unconfirmed = 0;
+                        self.line.mention(&Up::Seen { seen: *taken });
+                    }
+                    continue;
+                }
+                Err(e) => Event::Garbled(e.to_string()),
+            };
+            if self.events.send(event).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Removes folders of earlier agents of this run and place, but not the one that holds our own binary.
+fn remove_earlier(root: &Path, name: &str, own: Option<&Path>) {
     for entry in std::fs::read_dir(root).into_iter().flatten().filter_map(Result::ok) {
-        if entry.file_name().to_string_lossy().starts_with(name) {
+        let earlier = entry.file_name().to_string_lossy().starts_with(name);
+        if earlier && own.is_none_or(|own| own.file_name() != Some(&entry.file_name())) {
             let _ = files::remove_all(&entry.path());
         }
     }
 }
 
-/// Reads lines until the input closes. Each shows that the runner is there, however long the agent takes to obey it.
-fn listen(input: impl Read, events: &SyncSender<Event>, heard: &Mutex<Instant>) {
-    let mut input = BufReader::new(input);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        match input.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => break,
-            Ok(_) => *lock(heard) = Instant::now(),
-        }
-        let event = match serde_json::from_slice(&line) {
-            Ok(down) => Event::Down(down),
-            Err(e) => Event::Garbled(e.to_string()),
-        };
-        if events.send(event).is_err() {
-            return;
-        }
+/// Removes what the agent leaves behind.
+fn remove(leavings: &[PathBuf]) {
+    for leaving in leavings {
+        let _ = files::remove_all(leaving);
     }
-    let _ = events.send(Event::Closed);
 }
 
 /// INT and TERM end the agent in order. HUP does nothing: a frozen agent gets one when the runner dies, and must then
@@ -172,17 +301,12 @@ fn hear_signals(events: SyncSender<Event>) {
     });
 }
 
-/// Writes messages, each a line behind the mark, until nobody has anything to say; the thread ends once all is said.
-fn speak(output: impl Write + Send + 'static, mark: &str) -> (SyncSender<Up>, JoinHandle<()>) {
-    let prefix = prefix(mark);
+/// Says messages until nobody has anything to say, or nobody hears; the thread ends once all is said.
+fn speak(line: Line) -> (SyncSender<Up>, JoinHandle<()>) {
     let (up, messages) = sync_channel::<Up>(WAITING);
     let spoken = std::thread::spawn(move || {
-        let mut output = output;
         for message in messages {
-            let Ok(json) = serde_json::to_string(&message) else { continue };
-            // One write a message, so that a line is never torn by another process on the same stream.
-            if output.write_all(format!("{prefix}{json}\n").as_bytes()).and_then(|()| output.flush()).is_err()
-            {
+            if !line.say(&message) {
                 return;
             }
         }
@@ -190,20 +314,20 @@ fn speak(output: impl Write + Send + 'static, mark: &str) -> (SyncSender<Up>, Jo
     (up, spoken)
 }
 
-fn lock(heard: &Mutex<Instant>) -> MutexGuard<'_, Instant> {
-    heard.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Ends everything by itself should the agent be stuck when the lease lapses, for instance in the middle of a message
 /// that a frozen runner does not take.
-fn stand_by(heard: Arc<Mutex<Instant>>, lease: Duration, folder: PathBuf) {
+fn stand_by(ear: Arc<Ear>, lease: Duration, leavings: Vec<PathBuf>) {
     let late = lease + Duration::from_secs(5);
     std::thread::spawn(move || {
-        while lock(&heard).elapsed() <= late {
+        while ear.silent() <= late {
             std::thread::sleep(Duration::from_millis(200));
         }
         processes::end_descendants();
-        let _ = files::remove_all(&folder);
+        remove(&leavings);
         #[expect(clippy::exit, reason = "the main thread is stuck: nothing else ends the process")]
         std::process::exit(1);
     });
@@ -219,7 +343,9 @@ struct Agent {
     lease: Duration,
     /// The runner went away in the middle of a clean-up.
     closed: bool,
-    heard: Arc<Mutex<Instant>>,
+    /// Whether a connection that is gone may be followed by another one.
+    lasting: bool,
+    ear: Arc<Ear>,
 }
 
 impl Agent {
@@ -239,6 +365,7 @@ impl Agent {
                 return Ok(());
             }
             match inbox.recv_timeout(TICK) {
+                Ok(Event::Closed) if self.lasting => {}
                 Ok(Event::Closed | Event::Down(Down::Bye)) | Err(RecvTimeoutError::Disconnected) => {
                     return Ok(());
                 }
@@ -256,7 +383,7 @@ impl Agent {
             }
             self.children.tick();
             // Looked at twice: an agent that was itself frozen first gets to read what waits for it.
-            let was_silent = std::mem::replace(&mut silent, lock(&self.heard).elapsed() > self.lease);
+            let was_silent = std::mem::replace(&mut silent, self.ear.silent() > self.lease);
             if silent && was_silent {
                 // How processes end from now on says nothing about them.
                 self.children.mute();
@@ -313,6 +440,7 @@ impl Agent {
                     match event {
                         Event::Ended(id) => self.children.reap(id),
                         Event::Drained(id) => self.children.drained(id),
+                        Event::Closed if self.lasting => {}
                         Event::Closed | Event::Told(_) | Event::Down(Down::Bye) => self.closed = true,
                         Event::Down(_) | Event::Garbled(_) => {}
                     }
@@ -320,7 +448,8 @@ impl Agent {
                 let (ended, stuck) = self.finish();
                 self.tell(Up::Finished { ended, stuck });
             }
-            Down::Hello { .. } | Down::Renew | Down::Bye => {}
+            Down::Hello { .. } | Down::Attach { .. } | Down::Renew { .. } | Down::Ping { .. } | Down::Bye => {
+            }
         }
     }
 

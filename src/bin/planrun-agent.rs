@@ -10,7 +10,8 @@ fn main() -> ExitCode {
         let code = agent::child(&args[2..], child::run);
         return ExitCode::from(u8::try_from(code).unwrap_or(70));
     }
-    match agent::main(std::io::stdin(), std::io::stdout()) {
+    let own = args.iter().skip(1).skip_while(|a| *a == "agent").cloned().collect::<Vec<_>>();
+    match agent::main(&own) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             let _ = writeln!(std::io::stderr(), "{e}");

@@ -24,7 +24,7 @@ use crate::{
 ///
 /// # Errors
 /// When the folder holds no run, its journal is locked, damaged, of a newer planrun or of another plan.
-pub fn resume(args: &ResumeArgs, talking: Talk) -> commands::Result {
+pub fn resume(args: &ResumeArgs, ssh_config: Option<&std::path::Path>, talking: Talk) -> commands::Result {
     let dir = &args.dir;
     if !dir.join(crate::journal::FILE).is_file() {
         return Err(Error::new(
@@ -77,8 +77,9 @@ pub fn resume(args: &ResumeArgs, talking: Talk) -> commands::Result {
         Body::RunResumed { planrun: env!("CARGO_PKG_VERSION").to_owned(), dropped_bytes: resumed.tail.torn };
     journal.append(body).map_err(|e| journal_error(&e, dir))?;
     let spent_seconds = spent(&resumed.records);
-    let settings =
-        Settings { id: first.run.clone(), dir, plan: &plan, quick: first.quick, spent_seconds, talking };
+    let ways = run::ways(&schedule, &plan, ssh_config)?;
+    let (id, plan, quick) = (first.run.clone(), &plan, first.quick);
+    let settings = Settings { id, dir, plan, quick, spent_seconds, ways, talking };
     let begun = begun(&resumed.records);
     execute(settings, schedule, run::Earlier { finished, begun, found }, &mut journal)
 }

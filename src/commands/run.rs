@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
@@ -17,16 +18,20 @@ use crate::{
     plan::model::{self, Plan, Report},
     progress::{Progress, Talk},
     record::{PlanRef, RunStarted, SCHEMA, TaskId},
-    runner::{self, Choice, Place, Ran, Run, Schedule, Stop, schedule},
+    runner::{self, Choice, Place, Ran, Run, Schedule, Stop, Ways, schedule},
     score::rubric::Rubric,
-    transport::{Transport, local::Local},
+    transport::{
+        Transport,
+        local::Local,
+        ssh::{Ssh, controller::Controller},
+    },
 };
 
 /// Runs a plan.
 ///
 /// # Errors
 /// When the plan or the command line is wrong, or the run's folder cannot be written.
-pub fn run(args: &RunArgs, talking: Talk) -> commands::Result {
+pub fn run(args: &RunArgs, ssh_config: Option<&Path>, talking: Talk) -> commands::Result {
     let source = Source::open(args.plan.as_deref())?;
     let (plan, rubric) = source.load_to_run(&args.set, talking <= Talk::Little)?;
     let choice = Choice { only: args.only.clone(), skip: args.skip.clone(), quick: args.quick };
@@ -41,6 +46,7 @@ pub fn run(args: &RunArgs, talking: Talk) -> commands::Result {
         print(&dry_run::text(&plan, &schedule))?;
         return Ok(Exit::OK);
     }
+    let ways = ways(&schedule, &plan, ssh_config)?;
     let dir = make_dir(args.output.as_deref(), &plan)?;
     let id = runner::new_run_id();
     let first = first_line(&id, &source, &plan, rubric, args, &schedule)?;
@@ -50,7 +56,7 @@ pub fn run(args: &RunArgs, talking: Talk) -> commands::Result {
     if talking >= Talk::Normal {
         talk(&format!("writing to {}\n", dir.display()));
     }
-    let run = Settings { id, dir: &dir, plan: &plan, quick: args.quick, spent_seconds: 0.0, talking };
+    let run = Settings { id, dir: &dir, plan: &plan, quick: args.quick, spent_seconds: 0.0, ways, talking };
     execute(run, schedule, Earlier { finished, ..Earlier::default() }, &mut journal)
 }
 
@@ -157,6 +163,7 @@ pub(super) struct Settings<'a> {
     pub(super) quick: bool,
     /// Seconds that earlier processes of this run took.
     pub(super) spent_seconds: f64,
+    pub(super) ways: Ways,
     pub(super) talking: Talk,
 }
 
@@ -167,7 +174,7 @@ pub(super) fn execute(
     earlier: Earlier,
     journal: &mut Journal,
 ) -> commands::Result {
-    let Settings { id, dir, plan, quick, spent_seconds, talking } = settings;
+    let Settings { id, dir, plan, quick, spent_seconds, ways, talking } = settings;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -190,7 +197,7 @@ pub(super) fn execute(
             warn_after: limit(|l| l.warn_after.as_ref().map(|d| d.value.seconds)),
             stop_after: limit(|l| l.stop_after.as_ref().map(|d| d.value.seconds)),
             secrets: plan.secrets.iter().filter_map(|name| std::env::var(&name.value).ok()).collect(),
-            transport,
+            transport: ways,
             stop: signals(dir.to_owned())?,
         };
         runner::run(run, journal, &mut progress).await.map_err(|e| journal_error(&e, dir))
@@ -238,13 +245,41 @@ pub(super) fn show(dir: &Path, asked: &Report, talking: Talk) -> commands::Resul
     Ok(made.exit_code())
 }
 
-/// The way to a place.
-fn transport(place: &Place) -> Result<Box<dyn Transport>, Outcome> {
-    if place.local {
-        return Ok(Box::new(Local));
-    }
-    let reason = "this version reaches only the machine that it runs on (`local: true`)";
-    Err(Outcome::new(OutcomeKind::Unsupported, Cause::NotThere, reason))
+/// The ways to the places of a schedule.
+///
+/// # Errors
+/// When ssh is needed and cannot be prepared.
+pub(super) fn ways(schedule: &Schedule, plan: &Plan, ssh_config: Option<&Path>) -> Result<Ways, Error> {
+    let places = schedule.lanes.values().flatten().map(|task| &task.place);
+    let controller = match places.into_iter().any(|place| place.ssh.is_some()) {
+        true => Some(controller(ssh_config, plan.keep_agent)?),
+        false => None,
+    };
+    Ok(Arc::new(move |place: &Place| -> Result<Arc<dyn Transport>, Outcome> {
+        match (&place.ssh, &controller) {
+            _ if place.local => Ok(Arc::new(Local)),
+            (Some(target), Some(controller)) => Ok(Arc::new(Ssh::new(target.clone(), controller.clone()))),
+            _ => {
+                let reason = "this version does not create instances: name one that is there by `ssh`";
+                Err(Outcome::new(OutcomeKind::Unsupported, Cause::NotThere, reason))
+            }
+        }
+    }))
+}
+
+/// ssh as this run uses it.
+///
+/// # Errors
+/// When its folder cannot be made or its settings cannot be read.
+pub(super) fn controller(ssh_config: Option<&Path>, keep_agent: bool) -> Result<Arc<Controller>, Error> {
+    let what = || match ssh_config {
+        Some(file) => format!("failed to prepare ssh with {}", file.display()),
+        None => "failed to prepare ssh".to_owned(),
+    };
+    let made = Controller::new(ssh_config, keep_agent);
+    made.map(Arc::new).map_err(|e| {
+        Error::caused(Exit::USAGE, what(), &e).hint("check the file and the folder for temporary files")
+    })
 }
 
 /// INT, TERM and HUP: the first stops the run in order, a second one at once.

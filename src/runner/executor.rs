@@ -13,7 +13,8 @@ use tokio::{
 };
 
 use super::{
-    Ledger, Message, Place, Recorder, Stop,
+    Ledger, Message, Recorder, Stop, Ways,
+    clock::Reading,
     ledger::Needs,
     link::{Link, Terms},
     logs::{Logs, series_labels, task_dir},
@@ -21,13 +22,12 @@ use super::{
     secrets::Secrets,
 };
 use crate::{
-    measure::{Finite, Labels, MetricPath, quantity::Bound, summary::Summary},
+    measure::{Better, Finite, Labels, MetricPath, Unit, quantity::Bound, summary::Summary},
     record::{Body, Cause, Expectation, Level, Outcome, OutcomeKind, Series, TaskId},
     stage::{
         drive::{Drive, Earlier, Found, Tell},
         host::{Run as Program, TELEMETRY},
     },
-    transport::Transport,
 };
 
 /// Between TERM and KILL.
@@ -59,7 +59,7 @@ pub(super) struct Executor {
     pub(super) secrets: Arc<Secrets>,
     /// Tries that an earlier process of this run has begun.
     pub(super) begun: Arc<BTreeMap<TaskId, u32>>,
-    pub(super) transport: fn(&Place) -> Result<Box<dyn Transport>, Outcome>,
+    pub(super) transport: Ways,
     pub(super) ledger: Arc<Ledger>,
     pub(super) recorder: Recorder,
     pub(super) stop: watch::Receiver<Option<Stop>>,
@@ -76,6 +76,11 @@ impl Executor {
     /// Takes all tasks of the lane to their end, or until the run stops.
     pub(super) async fn lane(mut self, tasks: Vec<Task>, finished: BTreeMap<TaskId, Outcome>) {
         let mut links: BTreeMap<String, Link> = BTreeMap::new();
+        let mut left: BTreeMap<&str, usize> = BTreeMap::new();
+        for task in &tasks {
+            *left.entry(&task.place.name).or_default() +=
+                usize::from(!finished.contains_key(&task.planned.id));
+        }
         for task in tasks.iter().filter(|t| !finished.contains_key(&t.planned.id)) {
             let needs = {
                 let (platform, stages) = (task.planned.platform.clone(), task.needs.clone());
@@ -96,7 +101,9 @@ impl Executor {
                 self.end(task, 0, outcome, false, Finite::default(), Vec::new(), Vec::new()).await;
                 continue;
             }
-            self.task(task, &mut links).await;
+            let left = left.entry(&task.place.name).or_default();
+            *left -= 1;
+            self.task(task, &mut links, *left == 0).await;
         }
         for link in links.into_values() {
             link.close().await;
@@ -104,7 +111,7 @@ impl Executor {
     }
 
     /// Takes one task to its end, with the tries that the plan allows.
-    async fn task(&mut self, task: &Task, links: &mut BTreeMap<String, Link>) {
+    async fn task(&mut self, task: &Task, links: &mut BTreeMap<String, Link>, last: bool) {
         // Numbers go on where an earlier process stopped, so that its logs are not mixed with ours.
         let before = self.begun.get(&task.planned.id).copied().unwrap_or(0);
         for attempt in before + 1.. {
@@ -112,7 +119,7 @@ impl Executor {
             if !self.recorder.edge(Body::TaskStarted { task: id, attempt }).await {
                 return;
             }
-            let tried = self.attempt(task, attempt, links).await;
+            let tried = self.attempt(task, attempt, links, last).await;
             let again = attempt - before <= task.retries
                 && self.stop.borrow().is_none()
                 && matches!(tried.outcome.kind, OutcomeKind::Failed | OutcomeKind::Lost)
@@ -159,13 +166,19 @@ impl Executor {
     }
 
     /// One try.
-    async fn attempt(&mut self, task: &Task, attempt: u32, links: &mut BTreeMap<String, Link>) -> Tried {
+    async fn attempt(
+        &mut self,
+        task: &Task,
+        attempt: u32,
+        links: &mut BTreeMap<String, Link>,
+        last: bool,
+    ) -> Tried {
         let begun = Instant::now();
         let (tell, told) = mpsc::unbounded_channel();
         let mut book = Book::new(task, self.recorder.clone(), self.secrets.clone());
         // What was told is written down before the work goes on: a flood of numbers must not pile up here.
         let outcome = {
-            let work = self.work(task, attempt, links, tell);
+            let work = self.work(task, (attempt, last), links, tell);
             tokio::pin!(work);
             let mut told = told;
             let mut flush = tokio::time::interval(FLUSH_EVERY);
@@ -197,23 +210,32 @@ impl Executor {
     async fn work(
         &self,
         task: &Task,
-        attempt: u32,
+        (attempt, last): (u32, bool),
         links: &mut BTreeMap<String, Link>,
         tell: mpsc::UnboundedSender<Tell>,
     ) -> Result<(), Outcome> {
         let place = &task.place.name;
+        let mut first_offset = None;
         if !links.contains_key(place) {
             let transport = (self.transport)(&task.place)?;
+            let lasting = transport.lasting();
             let link = tokio::select! {
-                link = Link::open(transport.as_ref(), self.terms(task)) => link?,
+                link = Link::open(transport, self.terms(task)) => link?,
                 stop = self.stopped() => return Err(stop.outcome()),
             };
-            if link.reaped > 0 {
+            if link.hello.reaped > 0 {
                 let text = format!(
                     "{} processes of an earlier agent of this run were still there and were ended",
-                    link.reaped
+                    link.hello.reaped
                 );
                 let _ = tell.send(Tell::Note(true, text));
+            }
+            for note in &link.notes {
+                let _ = tell.send(Tell::Note(true, note.clone()));
+            }
+            if lasting {
+                first_offset = Some(tokio::spawn(link.offset().read()));
+                self.say_if_shared(task, &link, &tell);
             }
             links.insert(place.clone(), link);
         }
@@ -228,7 +250,17 @@ impl Executor {
             stop = self.stopped() => Ok(Err(stop.outcome())),
         };
         let outcome = done.unwrap_or_else(|_| Err(timed_out(task, link.host.heard.elapsed())));
-        let cleaned = timeout(CLEAN_UP, link.host.finish()).await;
+        if let Some(reading) = first_offset {
+            tell_offset("start", reading.await.ok().flatten(), &tell);
+        }
+        let over_the_net = task.place.ssh.is_some();
+        // Contact may have to come back first.
+        let patience = if over_the_net { self.lease + CLEAN_UP } else { CLEAN_UP };
+        let offset = link.offset();
+        let again = async { if over_the_net && last { offset.read().await } else { None } };
+        let (cleaned, again) = tokio::join!(timeout(patience, link.host.finish()), again);
+        tell_offset("end", again, &tell);
+        tell_gaps(&link.take_gaps(), &tell);
         for line in link.take_noise() {
             let _ = tell.send(Tell::Note(false, format!("beside the agent's messages: {line}")));
         }
@@ -246,13 +278,20 @@ impl Executor {
                 }
             }
             Ok(Err(lost)) => {
+                let mut known = None;
                 if let Some(link) = links.remove(place) {
+                    known = link.lost();
                     for line in link.close().await {
                         let _ = tell.send(Tell::Note(true, format!("the agent's last words: {line}")));
                     }
                 }
                 self.reap(task, links, &tell).await;
-                return outcome.and(Err(lost));
+                let lost = known.unwrap_or(lost);
+                // The stage only saw its host fall silent; the link knows why.
+                return match outcome {
+                    Err(o) if o.cause != Cause::ContactLost => Err(o),
+                    _ => Err(lost),
+                };
             }
             Err(_) => {
                 let text =
@@ -262,6 +301,20 @@ impl Executor {
             }
         }
         outcome
+    }
+
+    /// Two candidates on one machine spoil each other's numbers.
+    fn say_if_shared(&self, task: &Task, link: &Link, tell: &mpsc::UnboundedSender<Tell>) {
+        let Link { hello, .. } = link;
+        let _ = tell.send(Tell::Fact("host.name".to_owned(), hello.hostname.clone().into()));
+        let (place, lane) = (&task.place.name, &task.place.lane);
+        if let Some(other) = self.ledger.shares_machine(&hello.boot_id, place, lane) {
+            let text = format!(
+                "this is the machine of `{other}`, too (one boot id): what runs on both at once disturbs the other's \
+                 numbers; give both endpoints one `lane`"
+            );
+            let _ = tell.send(Tell::Note(true, text));
+        }
     }
 
     fn terms(&self, task: &Task) -> Terms {
@@ -284,10 +337,11 @@ impl Executor {
         tell: &mpsc::UnboundedSender<Tell>,
     ) {
         let Ok(transport) = (self.transport)(&task.place) else { return };
-        match timeout(REAP, Link::open(transport.as_ref(), self.terms(task))).await {
+        match timeout(REAP, Link::open(transport, self.terms(task))).await {
             Ok(Ok(link)) => {
-                if link.reaped > 0 {
-                    let text = format!("{} processes that the lost agent had left were ended", link.reaped);
+                if link.hello.reaped > 0 {
+                    let text =
+                        format!("{} processes that the lost agent had left were ended", link.hello.reaped);
                     let _ = tell.send(Tell::Note(true, text));
                 }
                 links.insert(task.place.name.clone(), link);
@@ -342,6 +396,40 @@ async fn drive(
         tell,
     };
     task.spec.drive(&mut drive).await
+}
+
+/// How far the host's clock is from ours.
+fn tell_offset(when: &str, reading: Option<Reading>, tell: &mpsc::UnboundedSender<Tell>) {
+    if let Some(Reading { offset, error }) = reading {
+        let (name, value) = (format!("clock.offset_seconds.{when}"), serde_json::json!(rounded(offset)));
+        let _ = tell.send(Tell::Fact(name, value));
+        let (name, value) = (format!("clock.offset_error_seconds.{when}"), serde_json::json!(rounded(error)));
+        let _ = tell.send(Tell::Fact(name, value));
+    }
+}
+
+/// To the microsecond: more is not known.
+fn rounded(seconds: f64) -> f64 {
+    (seconds * 1e6).round() / 1e6
+}
+
+/// Contact that was lost and came back: the task went on, and nothing that it said is missing.
+fn tell_gaps(gaps: &[f64], tell: &mpsc::UnboundedSender<Tell>) {
+    for gap in gaps {
+        let text = format!("no contact with the host for {gap:.1} s; the task went on there");
+        let _ = tell.send(Tell::Note(true, text));
+    }
+    let values: Vec<Finite> = gaps.iter().filter_map(|gap| Finite::new(*gap).ok()).collect();
+    if !values.is_empty() {
+        let (name, labels) = ("host_no_contact".to_owned(), Labels::default());
+        let _ = tell.send(Tell::Found(Found {
+            name,
+            labels,
+            unit: Unit::SECONDS,
+            better: Better::Lower,
+            values,
+        }));
+    }
 }
 
 fn timed_out(task: &Task, silent: Duration) -> Outcome {

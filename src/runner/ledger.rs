@@ -24,6 +24,8 @@ struct Entries {
     ended: BTreeMap<Place, Vec<Outcome>>,
     /// What tasks found, by everything of theirs but the variant.
     found: BTreeMap<(String, String, Option<String>, u32), Vec<Earlier>>,
+    /// Places by the machine that they are on, with their lanes.
+    machines: BTreeMap<String, Vec<(String, String)>>,
 }
 
 /// What has ended so far.
@@ -43,6 +45,18 @@ pub(super) enum Needs {
 }
 
 impl Ledger {
+    /// A place is on this machine. Returns another place on it that does not take turns with this one: a hostname is no
+    /// identity, but one start of one kernel is.
+    pub(super) fn shares_machine(&self, boot_id: &str, place: &str, lane: &str) -> Option<String> {
+        let mut entries = self.lock();
+        let places = entries.machines.entry(boot_id.to_owned()).or_default();
+        let other = places.iter().find(|(p, l)| p != place && l != lane).map(|(p, _)| p.clone());
+        if !boot_id.is_empty() && !places.iter().any(|(p, _)| p == place) {
+            places.push((place.to_owned(), lane.to_owned()));
+        }
+        other.filter(|_| !boot_id.is_empty())
+    }
+
     pub(super) fn new(
         schedule: &Schedule,
         finished: &BTreeMap<TaskId, Outcome>,

@@ -4,6 +4,8 @@
 //! lane, run tasks one after the other and tell it everything. They share no state but a ledger of what has ended.
 //! A failed task is data; an error here means that the run cannot go on.
 
+mod clock;
+mod contact;
 mod executor;
 mod ledger;
 mod link;
@@ -26,12 +28,15 @@ use executor::Executor;
 use ledger::Ledger;
 use secrets::Secrets;
 
-pub use schedule::{Choice, Place, Schedule, Task, least_seconds, schedule};
+pub use schedule::{Choice, Place, Schedule, Task, least_seconds, schedule, target};
 
 /// A new identity for a run.
 pub fn new_run_id() -> String {
     link::random_word()[..12].to_owned()
 }
+
+/// Gives the way to a place.
+pub type Ways = Arc<dyn Fn(&Place) -> Result<Arc<dyn Transport>, Outcome> + Send + Sync>;
 
 /// Why a run stops before all is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,7 +97,7 @@ pub struct Run {
     /// Values that must not be written anywhere.
     pub secrets: Vec<String>,
     /// Ways to the hosts.
-    pub transport: fn(&Place) -> Result<Box<dyn Transport>, Outcome>,
+    pub transport: Ways,
     /// Set from outside when the run is to stop.
     pub stop: watch::Receiver<Option<Stop>>,
 }
@@ -173,7 +178,7 @@ pub async fn run(run: Run, journal: &mut Journal, watcher: &mut dyn Watch) -> Re
             lease: run.lease,
             secrets: secrets.clone(),
             begun: begun.clone(),
-            transport: run.transport,
+            transport: run.transport.clone(),
             ledger: ledger.clone(),
             recorder: recorder.clone(),
             stop: stop.clone(),

@@ -18,9 +18,10 @@ use crate::{
         quantity::{Bound, Duration},
     },
     plan::model::{Entry, Plan},
-    platform::{Endpoint, Platform},
+    platform::{Endpoint, Platform, SshAddress},
     record::{Cause, Outcome, OutcomeKind, PlannedTask, TaskId},
     stage::{Spec, drive::Site, program::Workload},
+    transport::ssh::Target,
 };
 
 /// How long a task may take when the plan does not say: this much more than twice what its options ask for.
@@ -36,6 +37,8 @@ pub struct Place {
     pub name: String,
     /// The lane that it shares or has alone.
     pub lane: String,
+    /// How it is reached over SSH; `None`: it is the machine that planrun runs on, or cannot be reached yet.
+    pub ssh: Option<Target>,
     /// Whether it is the machine that planrun runs on.
     pub local: bool,
     /// CPU cores that tasks may use; `None`: all.
@@ -133,7 +136,8 @@ pub fn schedule(plan: &Plan, choice: &Choice, plan_dir: &Path) -> Schedule {
                 let several = endpoints.len() > 1;
                 for (endpoint_id, endpoint) in endpoints {
                     let site = Arc::new(site(&platform_id.value, platform, endpoint_id, endpoint, plan_dir));
-                    let place = Arc::new(place(&platform_id.value, platform, endpoint_id, endpoint));
+                    let place =
+                        Arc::new(place(&platform_id.value, platform, endpoint_id, endpoint, plan_dir));
                     for variant in spec.variants() {
                         let planned =
                             planned(&platform_id.value, asked, Some(endpoint_id), &variant, several);
@@ -257,7 +261,7 @@ fn site(platform_id: &str, platform: &Platform, id: &str, endpoint: &Endpoint, p
     }
 }
 
-fn place(platform_id: &str, platform: &Platform, id: &str, endpoint: &Endpoint) -> Place {
+fn place(platform_id: &str, platform: &Platform, id: &str, endpoint: &Endpoint, plan_dir: &Path) -> Place {
     let local = endpoint.local.as_ref().is_some_and(|l| l.value);
     let lane = match &endpoint.lane {
         _ if local => LOCAL_LANE.to_owned(),
@@ -267,7 +271,22 @@ fn place(platform_id: &str, platform: &Platform, id: &str, endpoint: &Endpoint) 
     let name =
         if platform.endpoints.len() > 1 { format!("{platform_id}/{id}") } else { platform_id.to_owned() };
     let cpus = endpoint.cpus.as_ref().map(|c| c.value);
-    Place { name, lane, local, cpus, workdir: endpoint.workdir.clone() }
+    let ssh = target(endpoint, plan_dir);
+    Place { name, lane, ssh, local, cpus, workdir: endpoint.workdir.clone() }
+}
+
+/// How an endpoint is reached over SSH, if it is.
+pub fn target(endpoint: &Endpoint, plan_dir: &Path) -> Option<Target> {
+    let address: SshAddress = endpoint.ssh.as_ref()?.value.parse().ok()?;
+    // ssh knows `~`; any other relative path is the plan's.
+    let identity = |file: &String| if file.starts_with('~') { file.into() } else { plan_dir.join(file) };
+    Some(Target {
+        host: address.host,
+        user: endpoint.user.clone().or(address.user),
+        port: endpoint.port.or(address.port),
+        identity: endpoint.identity.as_ref().map(identity),
+        workdir: endpoint.workdir.clone(),
+    })
 }
 
 /// Seconds that each lane takes at least, as the stages' options ask; what they leave open is not counted.

@@ -6,14 +6,13 @@ use serde::{Deserialize, Serialize};
 use super::{
     StageSpec,
     drive::{Amount, Drive, Found, Tell},
-    host::printable,
     launch::{self, Ask},
     scaling::Mode,
 };
 use crate::{
     findings::At,
     measure::{Better, Labels, Metric, Unit},
-    outcome::{Cause, Outcome, OutcomeKind},
+    outcome::{Cause, Outcome, OutcomeKind, printable},
     readers::Said,
 };
 

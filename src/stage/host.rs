@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, path::Path};
 use tokio::sync::mpsc;
 
 use crate::{
-    outcome::{Cause, Outcome, OutcomeKind},
+    outcome::{Cause, Outcome, OutcomeKind, printable},
     readers::Lines,
     wire::{Blob, CHUNK, Down, Program, Spawn, Status, Stream, Up},
 };
@@ -415,10 +415,4 @@ pub fn check_probe(ended: &Ended, what: &str) -> Result<(), Outcome> {
         *outcome = Outcome::new(OutcomeKind::Failed, cause, format!("{what}: {}", printable(said)));
     }
     checked
-}
-
-/// Text from afar for one line of a report: no control characters, not too long.
-pub fn printable(text: &str) -> String {
-    let plain: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(400).collect();
-    plain.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 use super::{
     StageSpec,
     drive::{Drive, Found, Tell},
-    host::{Run, check_probe, printable},
+    host::{Run, check_probe},
 };
 use crate::{
     measure::{
         Better, Metric, Unit,
         quantity::{Bytes, Duration},
     },
-    outcome::{Cause, Outcome, OutcomeKind},
+    outcome::{Cause, Outcome, OutcomeKind, printable},
     readers::{JsonLines, Reader as _, Said},
     wire::Stream,
 };

@@ -8,11 +8,11 @@ use crate::{
         steady::{self, Verdict},
         summary::Summary,
     },
-    outcome::{Cause, Outcome, OutcomeKind},
+    outcome::{Cause, Outcome, OutcomeKind, printable},
     readers::{Said, Step},
     stage::{
         drive::{Amount, Drive, Found, Tell},
-        host::{Ended, printable},
+        host::Ended,
         launch::{self, Ask},
     },
 };

@@ -4,7 +4,8 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-use super::{BoxFuture, Pipe, Transport, TransportError};
+use super::{BoxFuture, NoPipe, Pipe, Transport};
+use crate::outcome::{Cause, Outcome, OutcomeKind};
 
 /// The sub-command under which planrun's own binary is an agent.
 pub const AGENT: &str = "agent";
@@ -14,9 +15,12 @@ pub const AGENT: &str = "agent";
 pub struct Local;
 
 impl Transport for Local {
-    fn connect(&self) -> BoxFuture<Result<Pipe, TransportError>> {
+    fn connect(&self, _name: &str) -> BoxFuture<Result<Pipe, NoPipe>> {
         Box::pin(async {
-            let failed = |source| TransportError { place: "this machine".to_owned(), source };
+            let failed = |e: std::io::Error| {
+                let reason = format!("cannot start an agent on this machine: {e}");
+                NoPipe { outcome: Outcome::new(OutcomeKind::Lost, Cause::Unreachable, reason), again: false }
+            };
             // A group of its own: Ctrl-C reaches planrun alone, which then ends things in order. When planrun is
             // killed, the closed pipe tells the agent to clean up; it must therefore not be killed on drop.
             let mut child = Command::new("/proc/self/exe")
@@ -34,7 +38,8 @@ impl Transport for Local {
             let gone = Box::pin(async move {
                 let _ = child.wait().await;
             });
-            Ok(Pipe { down: Box::new(down), up: Box::new(up), aside: Box::new(aside), gone })
+            let (notes, noise) = (Vec::new(), Vec::new());
+            Ok(Pipe { down: Box::new(down), up: Box::new(up), aside: Box::new(aside), gone, notes, noise })
         })
     }
 }

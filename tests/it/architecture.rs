@@ -24,7 +24,7 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ),
     ("readers", "measure wire platform outcome", "a reader knows no stage, journal, plan, score or report"),
     ("agent", "measure wire", "the agent does not know what a task measures: binaries hand it the probes"),
-    ("transport", "", "a way to a host knows neither stages nor what its bytes mean"),
+    ("transport", "outcome", "a way to a host knows neither stages nor what its bytes mean"),
     (
         "stage",
         "measure findings outcome platform wire probe workload readers transport",

@@ -6,7 +6,7 @@ use super::Check;
 use crate::{
     findings::{At, Place},
     plan::suggest,
-    platform::{Endpoint, Name, Platform},
+    platform::{Endpoint, Name, Platform, SshAddress},
     stage::program::{Reader, Workload},
 };
 
@@ -141,8 +141,17 @@ impl Check<'_> {
                 }
             }
         }
-        if let Some(ssh) = &endpoint.ssh {
-            self.ssh(ssh);
+        if let Some(ssh) = &endpoint.ssh
+            && let Some(address) = self.ssh(ssh)
+        {
+            let (user, port) = (address.user.is_some(), address.port.is_some());
+            for (key, twice) in
+                [("user", user && endpoint.user.is_some()), ("port", port && endpoint.port.is_some())]
+            {
+                if twice {
+                    self.context.error(key_of(key), format!("`{key}` stands in `ssh`, too: say it once"));
+                }
+            }
         }
         if endpoint.cpus.as_ref().is_some_and(|cpus| cpus.value == 0) {
             self.context.error(of("cpus"), "no CPU core at all: tasks could not run");
@@ -152,18 +161,16 @@ impl Check<'_> {
     }
 
     /// The address becomes an argument of `ssh`.
-    fn ssh(&self, ssh: &At<String>) {
+    fn ssh(&self, ssh: &At<String>) -> Option<SshAddress> {
         if self.context.is_unresolved(ssh.place) {
-            return;
+            return None;
         }
         if ssh.value.is_empty() {
             self.context.error(ssh.place, "an empty address");
-        } else if ssh.value.starts_with('-')
-            || ssh.value.contains(|c: char| c.is_whitespace() || c.is_control())
-        {
-            let help = Some("write a name of your ssh_config, `host` or `user@host:port`".to_owned());
-            self.context.error_with(ssh.place, format!("`{}` is no address", ssh.value), help);
+            return None;
         }
+        let help = || Some("write a name of your ssh_config, `host` or `user@host:port`".to_owned());
+        ssh.value.parse().map_err(|why: String| self.context.error_with(ssh.place, why, help())).ok()
     }
 
     fn promise(&self, id: &Name, platform: &Platform, name: &Name, endpoint: &At<Endpoint>) {
