@@ -15,4 +15,6 @@ mod resume;
 mod running;
 mod schedule;
 mod signals;
+mod ssh;
+mod ssh_faults;
 mod support;

@@ -1,6 +1,7 @@
 //! A place of its own for each test: folder, folder for temporary files, plan, processes, and waits with an end.
 
 pub(crate) mod processes;
+pub(crate) mod sshd;
 
 use std::{
     collections::BTreeMap,
