@@ -91,6 +91,12 @@ pub(super) fn attach(args: &[String]) -> Result<(), String> {
     relay(&near.map_err(|e| format!("no agent answers in {folder}: {e}"))?)
 }
 
+/// Whether an agent answers in this folder.
+pub(super) fn alive(args: &[String]) -> Result<(), String> {
+    let [folder] = args else { return Err("alive in which folder?".to_owned()) };
+    in_folder(Path::new(folder), |path| UnixStream::connect(path)).map(drop).map_err(|e| e.to_string())
+}
+
 /// The agent proper.
 pub(super) fn hold(args: &[String]) -> Result<(), String> {
     let input = io::stdin().as_fd().try_clone_to_owned().map_err(|e| e.to_string())?;

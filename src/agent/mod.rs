@@ -67,6 +67,7 @@ pub fn main(args: &[String]) -> Result<(), String> {
         Some(("remote", rest)) => hold::remote(rest),
         Some(("attach", rest)) => hold::attach(rest),
         Some(("hold", rest)) => hold::hold(rest),
+        Some(("alive", rest)) => hold::alive(rest),
         // Shows that the binary can run here.
         Some(("ready", _)) => Ok(()),
         _ => work(std::io::stdin(), Box::new(Streams(std::io::stdout())), None),

@@ -296,14 +296,14 @@ impl Keeper {
                 return Err(gone(Cause::ContactLost, "the agent on the host is gone".to_owned()));
             };
             let left = until.saturating_duration_since(Instant::now());
-            let pulse = (self.lease / 3).max(Duration::from_secs(1));
-            match timeout(left.min(pulse), pipe).await {
+            let patience = (self.lease / 2).max(Duration::from_secs(1));
+            match timeout(left.min(patience), pipe).await {
                 Ok(Ok(pipe)) => {
                     let seen = self.contact.seen();
                     let attach = Down::Attach { mark: self.mark.clone(), seen };
                     let connection = self.start(pipe, &attach).map_err(|e| gone(Cause::Internal, e))?;
                     let left = until.saturating_duration_since(Instant::now());
-                    if timeout(left.min(pulse), self.contact.attached()).await.is_ok() {
+                    if timeout(left.min(patience), self.contact.attached()).await.is_ok() {
                         for bytes in self.contact.unconfirmed() {
                             let _ = connection.to.send(bytes).await;
                         }

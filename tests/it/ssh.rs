@@ -21,9 +21,12 @@ fn a_plan_runs_on_two_hosts_and_leaves_nothing_there() {
     assert_eq!(s.seen("run").lines().count(), 2);
     // One kernel, two candidates: they stay two, and the reader learns of it.
     assert!(s.notes().iter().any(|n| n.contains("this is the machine of `h")), "{:?}", s.notes());
-    let facts: Vec<String> = s.journal().into_iter().filter(|(kind, _)| kind == "fact").map(|(_, b)| {
-        b["name"].as_str().unwrap().to_owned()
-    }).collect();
+    let facts: Vec<String> = s
+        .journal()
+        .into_iter()
+        .filter(|(kind, _)| kind == "fact")
+        .map(|(_, b)| b["name"].as_str().unwrap().to_owned())
+        .collect();
     for when in ["start", "end"] {
         let named = |name: &str| facts.iter().filter(|f| *f == &format!("clock.{name}.{when}")).count();
         assert_eq!((named("offset_seconds"), named("offset_error_seconds")), (2, 2), "{when}");
@@ -35,7 +38,8 @@ fn a_plan_runs_on_two_hosts_and_leaves_nothing_there() {
 fn s01_what_a_login_shell_prints_is_never_data() {
     let rows = "echo '0, NVIDIA H100 80GB HBM3, 81559'; echo '1, NVIDIA H100 80GB HBM3, 81559'; \
                 echo '2, NVIDIA H100 80GB HBM3, 81559'; echo '3, NVIDIA H100 80GB HBM3, 81559'";
-    let reader = "reader: { pattern: [{ metric: memory, regex: '^[0-9]+, NVIDIA[^,]*, ([0-9]+)$', unit: MiB }] },";
+    let reader =
+        "reader: { pattern: [{ metric: memory, regex: '^[0-9]+, NVIDIA[^,]*, ([0-9]+)$', unit: MiB }] },";
     let s = Sandbox::new().shell_with("gpus", "", reader, rows);
     let (s, fleet) = Fleet::of(1, s);
     let noise = "echo 'hello from .bashrc'\necho 'GPU: NVIDIA H100 80GB HBM3 x 8   (screenfetch)'\n\
@@ -146,7 +150,8 @@ fn three_hosts_green_red_and_half_dead_have_their_exit_codes() {
 
 #[test]
 fn settings_that_would_spoil_the_channel_are_overruled_and_weak_ones_named() {
-    let (s, fleet) = Fleet::of(1, Sandbox::new().shell("a", "[ -z \"$SSH_AUTH_SOCK\" ] && [ ! -t 1 ] && echo ok"));
+    let (s, fleet) =
+        Fleet::of(1, Sandbox::new().shell("a", "[ -z \"$SSH_AUTH_SOCK\" ] && [ ! -t 1 ] && echo ok"));
     fleet.prefer(
         "Host h1\n  RequestTTY force\n  RemoteCommand echo hello\n  ForwardAgent yes\n  StrictHostKeyChecking no\n  \
          UserKnownHostsFile /dev/null\n  ControlMaster auto\n  ControlPath none\n  LogLevel DEBUG3",

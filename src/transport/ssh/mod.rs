@@ -219,6 +219,9 @@ impl Ssh {
             Ok(None) => {
                 let mut said = noise;
                 said.extend(rest(child.stderr().take()).await);
+                if session.check().await.is_err() {
+                    return Err(words::broke(&self.target));
+                }
                 return Err(words::no_exec(&self.target, &said.join(" / ")));
             }
             Err(_) => return Err(words::no_exec(&self.target, "nothing within 30 s")),

@@ -115,11 +115,13 @@ fn classify(said: &str, target: &Target, answers: &Answers) -> (NoPipe, bool) {
 /// No command can be started on an open connection.
 pub(super) fn exec_error(e: &openssh::Error, target: &Target) -> NoPipe {
     let why = e.source().map_or_else(|| e.to_string(), |s| format!("{e}: {s}"));
-    if matches!(e, openssh::Error::Disconnected) {
-        let reason = format!("{}: the connection broke", target.host);
-        return NoPipe { outcome: Outcome::new(OutcomeKind::Lost, Cause::ContactLost, reason), again: true };
-    }
-    no_exec(target, &why)
+    if matches!(e, openssh::Error::Disconnected) { broke(target) } else { no_exec(target, &why) }
+}
+
+/// A connection that was there a moment ago.
+pub(super) fn broke(target: &Target) -> NoPipe {
+    let reason = format!("{}: the connection broke", target.host);
+    NoPipe { outcome: Outcome::new(OutcomeKind::Lost, Cause::ContactLost, reason), again: true }
 }
 
 /// A host that lets one in and runs nothing.

@@ -11,7 +11,7 @@ use std::{
     process::{Child, Command, Stdio},
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -145,7 +145,13 @@ impl Fleet {
         let mut argv: Vec<&str> = within.to_vec();
         argv.push(sshd());
         let mut command = Command::new(argv[0]);
-        command.args(&argv[1..]).arg("-D").arg("-f").arg(&conf).arg("-E").arg(self.dir.join(format!("{name}.log")));
+        command
+            .args(&argv[1..])
+            .arg("-D")
+            .arg("-f")
+            .arg(&conf)
+            .arg("-E")
+            .arg(self.dir.join(format!("{name}.log")));
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         self.hosts[i - 1].child = Some(child);
         let address = self.address(i);
@@ -187,9 +193,12 @@ fn address(i: usize) -> String {
 /// Everything below a server.
 fn sessions_of(listener: u32) -> Vec<u32> {
     let mut found = Vec::new();
-    for pid in fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok()) {
+    for pid in
+        fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok())
+    {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let parent = status.lines().find_map(|l| l.strip_prefix("PPid:")).and_then(|p| p.trim().parse::<u32>().ok());
+        let parent =
+            status.lines().find_map(|l| l.strip_prefix("PPid:")).and_then(|p| p.trim().parse::<u32>().ok());
         if parent == Some(listener) && processes::command_line(pid).starts_with("sshd") {
             found.push(pid);
         }
@@ -210,6 +219,7 @@ pub(crate) struct Relay {
     pub(crate) port: u16,
     stalled: Arc<AtomicBool>,
     streams: Arc<Mutex<Vec<TcpStream>>>,
+    count: Arc<AtomicU32>,
 }
 
 impl Relay {
@@ -217,9 +227,11 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let (stalled, streams) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
-        let (now, all) = (stalled.clone(), streams.clone());
+        let count = Arc::new(AtomicU32::new(0));
+        let (now, all, accepted) = (stalled.clone(), streams.clone(), count.clone());
         std::thread::spawn(move || {
             for near in listener.incoming().filter_map(Result::ok) {
+                accepted.fetch_add(1, Ordering::Relaxed);
                 let Ok(far) = TcpStream::connect(target) else { continue };
                 for (from, to) in [(&near, &far), (&far, &near)] {
                     let (from, to, now) = (from.try_clone().unwrap(), to.try_clone().unwrap(), now.clone());
@@ -228,7 +240,13 @@ impl Relay {
                 }
             }
         });
-        Self { port, stalled, streams }
+        Self { port, stalled, streams, count }
+    }
+
+    /// Waits until another connection comes in: whoever opened the first has given it up.
+    pub(crate) fn wait_for_another(&self) {
+        let before = self.count.load(Ordering::Relaxed);
+        wait_until("another connection", || self.count.load(Ordering::Relaxed) > before);
     }
 
     /// From now on, or no longer, bytes stay where they are: no end, no error.
