@@ -52,6 +52,8 @@ pub enum Command {
     Resume(ResumeArgs),
     /// Say everything that is wrong with plans, touching no machine
     Check(CheckArgs),
+    /// Look at every host of a plan before anything is measured; spends nothing
+    Doctor(DoctorArgs),
     /// Judge a run again, by another rubric, other prices or jobs; touches no machine
     Score(ScoreArgs),
     /// Render a scorecard again
@@ -270,10 +272,26 @@ pub struct ProbeArgs {
     pub json: bool,
 }
 
+/// `doctor`.
+#[derive(Debug, Clone, Args)]
+pub struct DoctorArgs {
+    /// The plan; without one: the built-in plan for this machine.
+    pub plan: Option<PathBuf>,
+    /// Change a value of the plan: dotted path and value; may be given several times.
+    #[arg(long, value_name = "PATH=VALUE")]
+    pub set: Vec<String>,
+    /// As JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// `init`.
 #[derive(Debug, Args)]
 pub struct InitArgs {
     /// The folder to write `plan.yaml` to.
     #[arg(default_value = ".")]
     pub dir: PathBuf,
+    /// Fill the plan from what this host reports: a name of your ssh_config, `host` or `user@host:port`.
+    #[arg(long, value_name = "SSH")]
+    pub from_host: Option<String>,
 }

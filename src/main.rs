@@ -74,6 +74,7 @@ fn run(cli: Cli) -> commands::Result {
     match cli.command {
         Command::Run(args) => commands::run::run(&args, ssh, talk),
         Command::Resume(args) => commands::resume::resume(&args, ssh, talk),
+        Command::Doctor(args) => commands::doctor::doctor(&args, ssh),
         Command::Check(args) => commands::check::check(&args),
         Command::Score(args) => commands::score::score(&args),
         Command::Report(args) => commands::report::report(&args),
@@ -81,6 +82,6 @@ fn run(cli: Cli) -> commands::Result {
         Command::Stages(args) => commands::stages::stages(&args),
         Command::Schema(args) => commands::schema::schema(&args),
         Command::Probe(args) => commands::probe::probe(&args),
-        Command::Init(args) => commands::init::init(&args),
+        Command::Init(args) => commands::init::init(&args, ssh),
     }
 }

@@ -142,8 +142,6 @@ pub enum Up {
         boot_id: String,
         /// The run's folder on the host.
         folder: String,
-        /// The name that the host gives itself; never an identity.
-        hostname: String,
         /// Logical CPUs that tasks may use.
         cpus: u32,
         /// Processes of an earlier agent of this run that were ended.

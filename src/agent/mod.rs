@@ -155,7 +155,6 @@ fn serve(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held
             .trim()
             .to_owned(),
         folder: folder.display().to_string(),
-        hostname: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         cpus: cpus.unwrap_or(u32::MAX).min(processes::allowed_cpus().len() as u32),
         reaped,
     };

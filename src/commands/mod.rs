@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod diff;
+pub mod doctor;
 pub mod dry_run;
 pub mod init;
 pub mod probe;

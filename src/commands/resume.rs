@@ -77,7 +77,7 @@ pub fn resume(args: &ResumeArgs, ssh_config: Option<&std::path::Path>, talking: 
         Body::RunResumed { planrun: env!("CARGO_PKG_VERSION").to_owned(), dropped_bytes: resumed.tail.torn };
     journal.append(body).map_err(|e| journal_error(&e, dir))?;
     let spent_seconds = spent(&resumed.records);
-    let ways = run::ways(&schedule, &plan, ssh_config)?;
+    let ways = run::ways(run::controller(&schedule, &plan, ssh_config)?);
     let (id, plan, quick) = (first.run.clone(), &plan, first.quick);
     let settings = Settings { id, dir, plan, quick, spent_seconds, ways, talking };
     let begun = begun(&resumed.records);

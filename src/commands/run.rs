@@ -46,7 +46,7 @@ pub fn run(args: &RunArgs, ssh_config: Option<&Path>, talking: Talk) -> commands
         print(&dry_run::text(&plan, &schedule))?;
         return Ok(Exit::OK);
     }
-    let ways = ways(&schedule, &plan, ssh_config)?;
+    let ways = ways(controller(&schedule, &plan, ssh_config)?);
     let dir = make_dir(args.output.as_deref(), &plan)?;
     let id = runner::new_run_id();
     let first = first_line(&id, &source, &plan, rubric, args, &schedule)?;
@@ -245,17 +245,9 @@ pub(super) fn show(dir: &Path, asked: &Report, talking: Talk) -> commands::Resul
     Ok(made.exit_code())
 }
 
-/// The ways to the places of a schedule.
-///
-/// # Errors
-/// When ssh is needed and cannot be prepared.
-pub(super) fn ways(schedule: &Schedule, plan: &Plan, ssh_config: Option<&Path>) -> Result<Ways, Error> {
-    let places = schedule.lanes.values().flatten().map(|task| &task.place);
-    let controller = match places.into_iter().any(|place| place.ssh.is_some()) {
-        true => Some(controller(ssh_config, plan.keep_agent)?),
-        false => None,
-    };
-    Ok(Arc::new(move |place: &Place| -> Result<Arc<dyn Transport>, Outcome> {
+/// The ways to places, those over SSH by this controller.
+pub(super) fn ways(controller: Option<Arc<Controller>>) -> Ways {
+    Arc::new(move |place: &Place| -> Result<Arc<dyn Transport>, Outcome> {
         match (&place.ssh, &controller) {
             _ if place.local => Ok(Arc::new(Local)),
             (Some(target), Some(controller)) => Ok(Arc::new(Ssh::new(target.clone(), controller.clone()))),
@@ -264,14 +256,27 @@ pub(super) fn ways(schedule: &Schedule, plan: &Plan, ssh_config: Option<&Path>) 
                 Err(Outcome::new(OutcomeKind::Unsupported, Cause::NotThere, reason))
             }
         }
-    }))
+    })
 }
 
-/// ssh as this run uses it.
+/// ssh as this run uses it, if a place of the schedule is behind it.
 ///
 /// # Errors
 /// When its folder cannot be made or its settings cannot be read.
-pub(super) fn controller(ssh_config: Option<&Path>, keep_agent: bool) -> Result<Arc<Controller>, Error> {
+pub(super) fn controller(
+    schedule: &Schedule,
+    plan: &Plan,
+    ssh_config: Option<&Path>,
+) -> Result<Option<Arc<Controller>>, Error> {
+    let needed = schedule.lanes.values().flatten().any(|task| task.place.ssh.is_some());
+    needed.then(|| new_controller(ssh_config, plan.keep_agent)).transpose()
+}
+
+/// ssh with these settings.
+///
+/// # Errors
+/// As [`controller`].
+pub(super) fn new_controller(ssh_config: Option<&Path>, keep_agent: bool) -> Result<Arc<Controller>, Error> {
     let what = || match ssh_config {
         Some(file) => format!("failed to prepare ssh with {}", file.display()),
         None => "failed to prepare ssh".to_owned(),

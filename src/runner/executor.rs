@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    Ledger, Message, Recorder, Stop, Ways,
+    Ledger, Message, Place, Recorder, Stop, Ways,
     clock::Reading,
     ledger::Needs,
     link::{Link, Terms},
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Between TERM and KILL.
-const GRACE: Duration = Duration::from_secs(1);
+pub(super) const GRACE: Duration = Duration::from_secs(1);
 
 /// How long an agent may take to clean up after a task before it is given up.
 const CLEAN_UP: Duration = Duration::from_secs(20);
@@ -306,7 +306,6 @@ impl Executor {
     /// Two candidates on one machine spoil each other's numbers.
     fn say_if_shared(&self, task: &Task, link: &Link, tell: &mpsc::UnboundedSender<Tell>) {
         let Link { hello, .. } = link;
-        let _ = tell.send(Tell::Fact("host.name".to_owned(), hello.hostname.clone().into()));
         let (place, lane) = (&task.place.name, &task.place.lane);
         if let Some(other) = self.ledger.shares_machine(&hello.boot_id, place, lane) {
             let text = format!(
@@ -320,8 +319,7 @@ impl Executor {
     fn terms(&self, task: &Task) -> Terms {
         Terms {
             run: self.run.clone(),
-            // No name holds an `@`: `a/b` and a platform `a-b` do not share a folder.
-            place: task.place.name.replace('/', "@"),
+            place: place_name(&task.place),
             lease: self.lease,
             grace: GRACE,
             cpus: task.place.cpus,
@@ -370,6 +368,11 @@ impl Executor {
     }
 }
 
+/// The name of a place on its host. No name holds an `@`: `a/b` and a platform `a-b` do not share a folder.
+pub(super) fn place_name(place: &Place) -> String {
+    place.name.replace('/', "@")
+}
+
 /// Begins the task, samples the host beside it, and lets the stage do its work.
 async fn drive(
     quick: bool,
@@ -400,11 +403,13 @@ async fn drive(
 
 /// How far the host's clock is from ours.
 fn tell_offset(when: &str, reading: Option<Reading>, tell: &mpsc::UnboundedSender<Tell>) {
-    if let Some(Reading { offset, error }) = reading {
-        let (name, value) = (format!("clock.offset_seconds.{when}"), serde_json::json!(rounded(offset)));
-        let _ = tell.send(Tell::Fact(name, value));
-        let (name, value) = (format!("clock.offset_error_seconds.{when}"), serde_json::json!(rounded(error)));
-        let _ = tell.send(Tell::Fact(name, value));
+    let Some(Reading { offset, error }) = reading else { return };
+    for (name, value, better) in
+        [("host_clock_offset", offset, Better::Neither), ("host_clock_offset_error", error, Better::Lower)]
+    {
+        let (name, labels) = (name.to_owned(), Labels([("at".to_owned(), when.to_owned())].into()));
+        let values = Finite::new(rounded(value)).into_iter().collect();
+        let _ = tell.send(Tell::Found(Found { name, labels, unit: Unit::SECONDS, better, values }));
     }
 }
 

@@ -74,7 +74,6 @@ pub(super) struct Link {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) boot_id: String,
-    pub(super) hostname: String,
     pub(super) reaped: u32,
     folder: String,
 }
@@ -111,10 +110,9 @@ impl Link {
         let said =
             || noise.lock().unwrap_or_else(PoisonError::into_inner).last().cloned().unwrap_or_default();
         match timeout(PATIENCE, up.recv()).await {
-            Ok(Some(Up::Hello { protocol: PROTOCOL, cpus, reaped, boot_id, folder, hostname, .. })) => {
+            Ok(Some(Up::Hello { protocol: PROTOCOL, cpus, reaped, boot_id, folder, .. })) => {
                 let host = Host::new(down.clone(), up, cpus.max(1));
-                let hostname = printable(&hostname);
-                let hello = Hello { boot_id, hostname, reaped, folder };
+                let hello = Hello { boot_id, reaped, folder };
                 let keeper = tokio::spawn(keeper.keep(connection, transport, hello.clone(), downs));
                 Ok(Self { host, hello, notes, contact, noise, down, keeper })
             }

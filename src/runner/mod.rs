@@ -10,6 +10,7 @@ mod executor;
 mod ledger;
 mod link;
 mod logs;
+mod preflight;
 mod schedule;
 mod secrets;
 
@@ -28,6 +29,7 @@ use executor::Executor;
 use ledger::Ledger;
 use secrets::Secrets;
 
+pub use preflight::{Look, look};
 pub use schedule::{Choice, Place, Schedule, Task, least_seconds, schedule, target};
 
 /// A new identity for a run.

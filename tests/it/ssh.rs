@@ -21,15 +21,17 @@ fn a_plan_runs_on_two_hosts_and_leaves_nothing_there() {
     assert_eq!(s.seen("run").lines().count(), 2);
     // One kernel, two candidates: they stay two, and the reader learns of it.
     assert!(s.notes().iter().any(|n| n.contains("this is the machine of `h")), "{:?}", s.notes());
-    let facts: Vec<String> = s
-        .journal()
-        .into_iter()
-        .filter(|(kind, _)| kind == "fact")
-        .map(|(_, b)| b["name"].as_str().unwrap().to_owned())
-        .collect();
-    for when in ["start", "end"] {
-        let named = |name: &str| facts.iter().filter(|f| *f == &format!("clock.{name}.{when}")).count();
-        assert_eq!((named("offset_seconds"), named("offset_error_seconds")), (2, 2), "{when}");
+    for name in ["host_clock_offset", "host_clock_offset_error"] {
+        for at in ["start", "end"] {
+            let of = |body: &serde_json::Value| {
+                body["series"]["name"] == name && body["series"]["labels"]["at"] == at
+            };
+            let read = s.journal().into_iter().filter(|(kind, body)| kind == "samples" && of(body));
+            let values: Vec<f64> = read.map(|(_, body)| body["values"][0].as_f64().unwrap()).collect();
+            // Both clocks are one: the offset is the error, and within its bound.
+            assert_eq!(values.len(), 2, "{name} at {at}");
+            assert!(values.iter().all(|v| v.abs() < 0.5), "{name} at {at}: {values:?}");
+        }
     }
     fleet.assert_nothing_left(&s);
 }

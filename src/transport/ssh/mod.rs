@@ -6,6 +6,7 @@
 
 pub mod binary;
 pub mod controller;
+mod preflight;
 mod words;
 
 use std::{
