@@ -15,4 +15,5 @@ mod resume;
 mod running;
 mod schedule;
 mod signals;
+mod stages;
 mod support;
