@@ -7,7 +7,7 @@ use super::{
     StageSpec,
     drive::{Amount, Drive},
     launch::{self, Ask},
-    training,
+    training::{self, Recorded},
 };
 use crate::{
     findings::At,
@@ -127,7 +127,8 @@ impl StageSpec for Scaling {
         let cores_per_rank = cx.host.cpus / fits;
         let amount = Amount::asked(self.steps, self.at_least, cx.quick);
         let ask = Ask { gpus, amount, mode: self.mode, cores_per_rank };
-        let (recorded, _) = training::record(cx, ask, Self::METRICS).await?;
+        let mut recorded = Recorded::default();
+        training::record(cx, ask, Self::METRICS, &mut recorded).await?;
         let labels = training::device_labels(&recorded);
         let pace = training::pace(&recorded, amount, training::band(self.steady_band.as_ref())?)?;
         training::tell(cx, Self::METRICS, &labels, &pace)?;

@@ -117,8 +117,8 @@ impl StageSpec for Storage {
         Metric::new(
             "write_last_to_first",
             Unit::RATIO,
-            Better::Higher,
-            "bandwidth of the last part of the write as a share of the first",
+            Better::Neither,
+            "bandwidth of the last part of the write as a share of the first: 1 is steady, either way off is not",
         ),
         Metric::new("fsync_seconds", Unit::SECONDS, Better::Lower, "time of the final sync"),
     ];

@@ -90,6 +90,8 @@ fn a_restart_inside_the_program_is_seen() {
     s.run(&[]).code(0);
     near(last(&s, "one/t", "restarts"), 1.0);
     near(last(&s, "one/t", "redone_steps"), 10.0);
+    // All lines came at once: when they came tells nothing about time.
+    assert_eq!(s.samples("one/t", "goodput"), [] as [f64; 0]);
     near(last(&s, "one/t", "tokens_per_second"), 10_000.0);
 }
 
@@ -105,6 +107,22 @@ fn a_soak_sees_a_program_that_hangs_at_its_end() {
     assert!(stability > 0.0 && stability < 0.9, "{stability}");
     assert_eq!(s.samples("one/k", "step_time").len(), 30);
     s.assert_nothing_left();
+}
+
+/// A job that breaks down after 30 steps and goes on from its checkpoint at 20: an interruption, not the end.
+#[test]
+fn a_soak_goes_on_after_a_break_down() {
+    let script = "i=0; [ -e $SEEN/was ] && i=20; n=0; while [ $n -lt 30 ]; do i=$((i + 1)); n=$((n + 1)); sleep 0.02; \
+                  echo \"{\\\"step\\\": $i, \\\"seconds\\\": 0.02}\"; done; [ -e $SEEN/was ] && sleep 2; touch $SEEN/was; sleep 1; exit 1";
+    let s = on_gpus(1, "", script).stage("id: k, timeout: 100s, soak: { workload: w, duration: 4s }");
+    s.run(&[]).code(0);
+    near(last(&s, "one/k", "restarts"), 1.0);
+    near(last(&s, "one/k", "redone_steps"), 10.0);
+    assert_eq!(s.samples("one/k", "step_time").len(), 60);
+    assert!(last(&s, "one/k", "silent_seconds") >= 1.0);
+    let goodput = last(&s, "one/k", "goodput");
+    assert!(goodput > 0.0 && goodput < 50.0 / 3.0, "50 steps in 4 s and the waits: {goodput}");
+    assert!(last(&s, "one/k", "interruptions") >= 1.0);
 }
 
 #[test]
