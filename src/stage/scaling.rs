@@ -95,6 +95,7 @@ impl StageSpec for Scaling {
             Better::Higher,
             "efficiency as a share of that of the number before: where scaling breaks",
         ),
+        training::STEADY_SECONDS,
         Metric::new(
             "comm_share",
             Unit::RATIO,
@@ -130,7 +131,8 @@ impl StageSpec for Scaling {
         let mut recorded = Recorded::default();
         training::record(cx, ask, Self::METRICS, &mut recorded).await?;
         let labels = training::device_labels(&recorded);
-        let pace = training::pace(&recorded, amount, training::band(self.steady_band.as_ref())?)?;
+        let band = training::band(cx, self.steady_band.as_ref())?;
+        let pace = training::pace(&recorded, amount, band)?;
         training::tell(cx, Self::METRICS, &labels, &pace)?;
         if !self.collectives.is_empty() && gpus > 1 {
             cx.note("collectives were not timed: this version times none");

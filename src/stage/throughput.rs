@@ -91,7 +91,7 @@ impl StageSpec for Throughput {
         ),
         Metric::new("stalls", Unit::COUNT, Better::Lower, "slow steps far outside their neighbourhood"),
         Metric::new("warmup_steps", Unit::COUNT, Better::Lower, "steps before the steady state"),
-        Metric::new("steady_seconds", Unit::SECONDS, Better::Neither, "length of the steady state"),
+        training::STEADY_SECONDS,
         Metric::new(
             "data_share",
             Unit::RATIO,
@@ -136,7 +136,8 @@ impl StageSpec for Throughput {
             let inside: f64 = recorded.steps.iter().map(|h| h.step.seconds).sum();
             cx.figure(Self::METRICS, "seconds_outside_steps", &labels, &[(ended.seconds - inside).max(0.0)])?;
         }
-        let pace = training::pace(&recorded, amount, training::band(self.steady_band.as_ref())?)?;
+        let band = training::band(cx, self.steady_band.as_ref())?;
+        let pace = training::pace(&recorded, amount, band)?;
         training::tell(cx, Self::METRICS, &labels, &pace)?;
         let rate = match cx.workload.and_then(|(_, w)| w.unit.as_ref()).map(|u| u.value) {
             Some(WorkUnit::Tokens) => pace.tokens_per_second,

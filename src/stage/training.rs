@@ -6,7 +6,7 @@ use crate::{
         Better, Finite, Labels, Metric, Unit,
         progress::{Mark, Progress, What, account},
         quantity::Level,
-        steady::{self, Verdict},
+        steady::{self, BAND, Verdict},
         summary::Summary,
     },
     outcome::{Cause, Outcome, OutcomeKind},
@@ -18,6 +18,9 @@ use crate::{
     },
 };
 
+/// How much stands behind the figures: under 30 min, the scorecard stamps them `short`.
+pub const STEADY_SECONDS: Metric =
+    Metric::new("steady_seconds", Unit::SECONDS, Better::Neither, "length of the steady state");
 /// Restarts, by the steps.
 pub const RESTARTS: Metric =
     Metric::new("restarts", Unit::COUNT, Better::Lower, "times the job was started again");
@@ -42,9 +45,6 @@ pub const SILENT_SECONDS: Metric = Metric::new(
     Better::Lower,
     "from the last step before each restart to the first after it: the down time at most",
 );
-
-/// The steady state must last so long, in seconds, or the result is stamped `short`.
-const LONG_ENOUGH: f64 = 1800.0;
 
 /// Unreadable lines that are shown.
 const SHOWN_UNREADABLE: usize = 3;
@@ -186,7 +186,7 @@ pub fn pace(recorded: &Recorded, asked: Amount, band: f64) -> Result<Pace, Outco
             format!("{} steps in {total:.1} s; the plan asks for {want} steps and {least} s", steps.len());
         return Err(Outcome::new(OutcomeKind::Failed, Cause::TooShort, reason));
     }
-    let rule = steady::Rule { band, least_seconds: LONG_ENOUGH, ..steady::Rule::default() };
+    let rule = steady::Rule { band, ..steady::Rule::default() };
     let found = steady::detect(&seconds, &rule)
         .map_err(|e| Outcome::new(OutcomeKind::Implausible, Cause::Impossible, e.to_string()))?;
     let state = match &found.verdict {
@@ -286,13 +286,19 @@ pub fn tell_progress(
 
 /// The band around the last segment's mean within which steps count as steady.
 ///
+/// Another one than the default is the plan's own idea of steady, which a reader must see.
+///
 /// # Errors
 /// When it is no share.
-pub fn band(asked: Option<&Level>) -> Result<f64, Outcome> {
-    match asked.map(|level| level.value_in(&Unit::RATIO)).transpose() {
-        Ok(band) => Ok(band.unwrap_or(steady::Rule::default().band)),
-        Err(e) => Err(Outcome::new(OutcomeKind::Failed, Cause::Internal, e)),
+pub fn band(cx: &mut Drive<'_>, asked: Option<&Level>) -> Result<f64, Outcome> {
+    let Some(asked) = asked else { return Ok(BAND) };
+    let band = asked
+        .value_in(&Unit::RATIO)
+        .map_err(|e| Outcome::new(OutcomeKind::Failed, Cause::Internal, e))?;
+    if band.total_cmp(&BAND).is_ne() {
+        cx.warn(format!("the plan calls a state steady within {asked}, not within {} %", BAND * 100.0));
     }
+    Ok(band)
 }
 
 /// Labels that every figure of a run carries: `device=cpu` where cores stand in for accelerators.
@@ -320,9 +326,6 @@ pub fn tell(cx: &mut Drive<'_>, metrics: &[Metric], labels: &Labels, pace: &Pace
     ];
     for (name, values) in figures {
         cx.figure(metrics, name, labels, &values)?;
-    }
-    if pace.steady_seconds < LONG_ENOUGH {
-        cx.note(format!("short: the steady state lasted {:.1} s, less than 30 min", pace.steady_seconds));
     }
     Ok(())
 }
