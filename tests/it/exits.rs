@@ -275,6 +275,16 @@ fn a_reader_that_stops_reading_does_not_stop_the_run() {
     run.wait().code(0);
 }
 
+/// A stage's name alone reads like a platform's: what to write instead is said, and the exit code says why.
+#[test]
+fn a_choice_and_an_exit_code_explain_themselves() {
+    let s = Sandbox::new().shell("a", METRIC).shell_with("b", "expect: { m: '< 1 s' },", "", METRIC);
+    s.run(&["--skip", "b"]).code(2).says("`b` is a stage").says("'*/b'");
+    s.run(&["--skip", "nothing"]).code(2).says("`nothing` names nothing in the plan");
+    let ended = s.run(&[]).code(1).says("exit code 1: an expectation of the plan failed");
+    assert!(ended.stdout.contains("FAILED one/b: m = 2 s, expected < 1 s\n"), "{}", ended.stdout);
+}
+
 /// A slowdown on one run a side may be an accident; on five it is one that a test bears out.
 #[test]
 fn only_a_tested_regression_fails() {

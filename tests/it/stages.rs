@@ -86,12 +86,16 @@ fn numbers_that_cannot_be_are_implausible() {
 fn a_restart_inside_the_program_is_seen() {
     let tokens = r#", "tokens": 100"#;
     let script = format!("{}; {}", steps(1, 40, tokens), steps(31, 70, tokens));
-    let s = on_gpus(1, "", &script).stage(THROUGHPUT);
+    let s = on_gpus(1, "", &script).stage(&THROUGHPUT.replace("steps: 40", "steps: 40, steady_band: 10 %"));
     s.run(&[]).code(0);
     near(last(&s, "one/t", "restarts"), 1.0);
     near(last(&s, "one/t", "redone_steps"), 10.0);
     // All lines came at once: when they came tells nothing about time.
     assert_eq!(s.samples("one/t", "goodput"), [] as [f64; 0]);
+    let said = s.notes().into_iter().filter(|n| n.contains("steady within 10 %, not within 2 %")).count();
+    assert_eq!(said, 1, "{:?}", s.notes());
+    let metrics = s.scorecard()["platforms"][0]["metrics"].as_array().unwrap().clone();
+    assert!(metrics.iter().any(|m| m["name"] == "tokens_per_second" && m["short"] == true), "{metrics:#?}");
     near(last(&s, "one/t", "tokens_per_second"), 10_000.0);
 }
 
@@ -130,20 +134,24 @@ fn storage_measures_and_cleans_up() {
     let s = Sandbox::new();
     let data = s.path("data");
     std::fs::create_dir(&data).unwrap();
+    let s = s.platform("one", "{ main: { local: true, promises: { disk_iops: 1 } } }");
     let options = format!("size: 4 MiB, duration: 100ms, small_files: 20, path: {}", data.display());
     let s = s.stage(&format!("id: d, timeout: 100s, storage: {{ {options} }}"));
     s.run(&[]).code(0);
     for name in ["write_bandwidth", "read_bandwidth", "write_iops", "read_iops", "small_files_per_second"] {
         assert!(last(&s, "one/d", name) > 0.0, "{name}");
     }
+    let checks = s.scorecard()["platforms"][0]["checks"].clone();
+    assert_eq!((&checks[0]["id"], checks.as_array().unwrap().len()), (&"disk_iops".into(), 1), "{checks}");
+    assert_ne!(checks[0]["outcome"], "fail");
     assert_eq!(entries(&data), Vec::<String>::new());
     s.assert_nothing_left();
 }
 
 #[test]
 fn promises_that_the_machine_does_not_keep_fail_their_checks() {
-    let promises = "promises: { vcpus: 100000, gpus: 4, gpu: NVIDIA H100 80GB HBM3, memory: 900 TB, disk: 900 PB }"
-        .replace("900 PB", "900000 TB");
+    let promises = "promises: { vcpus: 100000, gpus: 4, gpu: NVIDIA H100 80GB HBM3, memory: 900 TB, disk: 900000 TB, \
+                    memory_per_gpu: 80 GB, interconnect: nvlink, network: rdma, exclusive: true, disk_iops: 50000 }";
     let s = Sandbox::new()
         .platform("one", &format!("{{ main: {{ local: true, {promises} }} }}"))
         .stage("inventory: {}");
@@ -158,5 +166,9 @@ fn promises_that_the_machine_does_not_keep_fail_their_checks() {
     }
     // A name that nobody can read is no failure to keep a promise, and no pass.
     assert_ne!(check("gpu_name")["outcome"], "pass");
+    for id in ["memory_per_gpu", "interconnect", "network", "exclusive", "disk_iops"] {
+        assert_eq!(check(id)["outcome"], "not_observable", "{}", check(id));
+    }
+    assert!(last(&s, "one/inventory", "checks_not_observable") >= 4.0);
     assert!(last(&s, "one/inventory", "checks_failed") >= 4.0);
 }
