@@ -144,6 +144,7 @@ fn storage_measures_and_cleans_up() {
     let checks = s.scorecard()["platforms"][0]["checks"].clone();
     assert_eq!((&checks[0]["id"], checks.as_array().unwrap().len()), (&"disk_iops".into(), 1), "{checks}");
     assert_ne!(checks[0]["outcome"], "fail");
+    assert!(!checks[0]["reason"].as_str().unwrap().contains("no storage stage"), "{checks}");
     assert_eq!(entries(&data), Vec::<String>::new());
     s.assert_nothing_left();
 }

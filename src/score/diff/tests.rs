@@ -260,6 +260,22 @@ fn costs_with_open_terms_are_compared_with_care() {
     assert_eq!((spot.old_lower_bound, spot.new_lower_bound), (true, false));
 }
 
+/// What a file of ours may hold stands in its document.
+#[test]
+fn every_field_stands_in_the_formats() {
+    let formats = include_str!("../../../docs/FORMATS.md");
+    let words: HashSet<&str> = formats.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+    let diff = schemars::schema_for!(Diff).to_value();
+    for schema in [crate::score::scorecard::scorecard_schema(), diff] {
+        let defs = schema["$defs"].as_object().unwrap();
+        for (name, def) in defs.iter().chain([(&"the whole".to_owned(), &schema)]) {
+            for field in def["properties"].as_object().into_iter().flatten().map(|(field, _)| field) {
+                assert!(words.contains(field.as_str()), "`{field}` of {name} does not stand in docs/FORMATS.md");
+            }
+        }
+    }
+}
+
 fn mirrored(call: Call) -> Call {
     match call {
         Call::Better => Call::Worse,
