@@ -33,7 +33,8 @@ pub fn run(args: &RunArgs, talking: Talk) -> commands::Result {
     if let Some((unknown, meant)) = choice.unknown(&plan).first() {
         if let Some(meant) = meant {
             let text = format!("`{unknown}` is a stage, and no platform of the plan");
-            return Err(Error::new(Exit::USAGE, text).hint(format!("write '{meant}' for the stage on every platform")));
+            return Err(Error::new(Exit::USAGE, text)
+                .hint(format!("write '{meant}' for the stage on every platform")));
         }
         let names: Vec<&str> = plan.platforms.keys().map(|k| k.value.as_str()).collect();
         let stages: Vec<&str> = plan.stages.iter().filter_map(|e| e.stage_id()).collect();

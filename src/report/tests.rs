@@ -293,7 +293,10 @@ fn costs_say_what_they_are_everywhere() {
     assert!(md.contains("≥ 7.") && !md.contains("| 7.52 CNY – "), "a spread of lower bounds is one too");
     let text = english(Format::Text, &card);
     assert!(text.contains("(16.59 CNY, stands in)") && text.contains("(>= 7.67 CNY, stands in)"), "{text}");
-    assert!(text.contains("nightly, Cloud VM (spot): >= 7.67 CNY, stands in (not known: restart)\n"), "{text}");
+    assert!(
+        text.contains("nightly, Cloud VM (spot): >= 7.67 CNY, stands in (not known: restart)\n"),
+        "{text}"
+    );
     assert!(md.contains("| not known: restart; stands in: gpt-cpu ran"), "{md}");
     assert!(html.contains(">not known: restart<br>"));
     let d = slower();

@@ -93,9 +93,8 @@ impl ScenarioCard {
             Objective::Points => -c.score.low.midpoint(c.score.high),
             Objective::Cost => c.cost.as_ref().map_or(f64::INFINITY, Money::amount),
         };
-        self.candidates.sort_by(|a, b| {
-            verdict(a).cmp(&verdict(b)).then_with(|| worth(a).total_cmp(&worth(b)))
-        });
+        self.candidates
+            .sort_by(|a, b| verdict(a).cmp(&verdict(b)).then_with(|| worth(a).total_cmp(&worth(b))));
     }
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "tests state exact values")]
 
 use super::{Scorecard, example, fold::Fold, fold::FoldError, scorecard::*};
-use crate::record::{CheckOutcome, Body, OutcomeKind, Record};
+use crate::record::{Body, CheckOutcome, OutcomeKind, Record};
 
 fn card() -> Scorecard {
     super::scorecard(&example::observations())
@@ -404,7 +404,10 @@ fn stability_that_nobody_measured_makes_a_lower_bound() {
     let card = super::scorecard(&seen);
     let s = card.scenarios.iter().find(|s| s.id == "prototyping").unwrap();
     assert!(s.candidates[0].lower_bound, "the scenario says so too");
-    assert!(s.candidates[0].verdict.reasons[0].contains("16.56 CNY or more (not known: stability) for nightly"), "{s:?}");
+    assert!(
+        s.candidates[0].verdict.reasons[0].contains("16.56 CNY or more (not known: stability) for nightly"),
+        "{s:?}"
+    );
 }
 
 /// Where interruptions are a term of their own, only what the machine did outside of them divides.
@@ -549,7 +552,10 @@ fn a_failed_check_of_accelerators_rejects_where_they_are_required() {
     let mut seen = example::observations();
     seen.judgement.platforms[0].promises.gpus = Some(8);
     let s = seen.judgement.scenarios.get_mut("prototyping").unwrap();
-    s.value.require.insert(crate::findings::At::nowhere("gpus".to_owned()), crate::findings::At::nowhere(">= 8".parse().unwrap()));
+    s.value.require.insert(
+        crate::findings::At::nowhere("gpus".to_owned()),
+        crate::findings::At::nowhere(">= 8".parse().unwrap()),
+    );
     let verdict = |seen: &super::fold::Observations| {
         let card = super::scorecard(seen);
         let s = card.scenarios.into_iter().find(|s| s.id == "prototyping").unwrap();

@@ -224,7 +224,12 @@ impl Iops {
             }
             (Some(read), Some(write)) => {
                 let least = read.min(write).round();
-                let seen = format!("{} reads and {} writes/s, {} at once", read.round(), write.round(), self.at_once);
+                let seen = format!(
+                    "{} reads and {} writes/s, {} at once",
+                    read.round(),
+                    write.round(),
+                    self.at_once
+                );
                 if least >= f64::from(promised) {
                     (CheckOutcome::Pass, Some(least), seen)
                 } else {

@@ -292,9 +292,8 @@ pub fn tell_progress(
 /// When it is no share.
 pub fn band(cx: &mut Drive<'_>, asked: Option<&Level>) -> Result<f64, Outcome> {
     let Some(asked) = asked else { return Ok(BAND) };
-    let band = asked
-        .value_in(&Unit::RATIO)
-        .map_err(|e| Outcome::new(OutcomeKind::Failed, Cause::Internal, e))?;
+    let band =
+        asked.value_in(&Unit::RATIO).map_err(|e| Outcome::new(OutcomeKind::Failed, Cause::Internal, e))?;
     if band.total_cmp(&BAND).is_ne() {
         cx.warn(format!("the plan calls a state steady within {asked}, not within {} %", BAND * 100.0));
     }
@@ -403,7 +402,7 @@ mod tests {
         let right = (1, Some(13), 80, 276.0, 92.0, 0.2899);
         assert_eq!(told(&[before.clone(), after.clone()]), right);
         let one_life = [before.clone(), after.clone()].concat();
-        assert_eq!(told(&[one_life.clone()]), right, "the program itself starts again");
+        assert_eq!(told(std::slice::from_ref(&one_life)), right, "the program itself starts again");
         // A start from the last step is a restart, too, and nothing was made again.
         let on: Vec<Heard> = (54..=60).map(|i| at(i, 200.0 + i as f64)).collect();
         assert_eq!(progress(&[before.clone(), on], None).unwrap().unwrap().redone, Some(0));

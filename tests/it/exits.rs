@@ -298,7 +298,9 @@ fn only_a_tested_regression_fails() {
         s.run(&[]).code(0);
         s
     };
-    for (repeat, code, says) in [(5, 1, "a.rate of one is worse"), (1, 0, "likely worse, which does not count")] {
+    for (repeat, code, says) in
+        [(5, 1, "a.rate of one is worse"), (1, 0, "likely worse, which does not count")]
+    {
         let (old, new) = (rate(repeat, "100"), rate(repeat, "80"));
         let card = |s: &Sandbox| s.out().join("scorecard.json").display().to_string();
         let (old_card, new_card) = (card(&old), card(&new));

@@ -46,10 +46,7 @@ fn scaling_counts_the_work_that_the_program_counts() {
 /// Three times the tokens on two: more than two can do.
 #[test]
 fn more_than_linear_is_implausible() {
-    let script = format!(
-        "t=100; [ $PLANRUN_GPUS = 2 ] && t=300; {}",
-        steps(1, 60, r#", "tokens": '$t'"#)
-    );
+    let script = format!("t=100; [ $PLANRUN_GPUS = 2 ] && t=300; {}", steps(1, 60, r#", "tokens": '$t'"#));
     let s = on_gpus(2, "", &script).stage(SCALING);
     s.run(&[]).code(3);
     assert_eq!(s.outcome("one/s{gpus=1}"), "ok/none");
@@ -159,8 +156,11 @@ fn promises_that_the_machine_does_not_keep_fail_their_checks() {
     s.run(&[]).code(0);
     let card = s.scorecard();
     let checks = card["platforms"][0]["checks"].as_array().unwrap();
-    let check = |id: &str| checks.iter().find(|c| c["id"] == id).unwrap_or_else(|| panic!("no {id}: {checks:#?}"));
-    for (id, promised) in [("cpu_quota", "100000"), ("gpu_count", "4"), ("memory_limit", ""), ("disk_space", "")] {
+    let check =
+        |id: &str| checks.iter().find(|c| c["id"] == id).unwrap_or_else(|| panic!("no {id}: {checks:#?}"));
+    for (id, promised) in
+        [("cpu_quota", "100000"), ("gpu_count", "4"), ("memory_limit", ""), ("disk_space", "")]
+    {
         let check = check(id);
         assert_eq!(check["outcome"], "fail", "{check}");
         assert!(check["promised"].as_str().unwrap().contains(promised), "{check}");

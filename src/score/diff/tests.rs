@@ -44,12 +44,14 @@ fn a_slowdown_of_few_runs_is_likely_and_no_regression() {
     let m = metric(&d, "cloud", "gpt-cpu.tokens_per_second");
     assert_eq!((m.call, m.direction, m.change), (Call::Likely, Some(Direction::Worse), Some(-0.2)));
     assert!(m.headline && d.worse(Call::Worse).next().is_none());
-    assert_eq!(d.worse(Call::Likely).map(|(p, m)| (p, m.id.as_str())).collect::<Vec<_>>(), [("cloud", m.id.as_str())]);
+    assert_eq!(
+        d.worse(Call::Likely).map(|(p, m)| (p, m.id.as_str())).collect::<Vec<_>>(),
+        [("cloud", m.id.as_str())]
+    );
     assert_eq!(metric(&d, "rack", "gpt-cpu.tokens_per_second").call, Call::WithinNoise);
     assert!(
-        d.headline.contains(
-            "gpt-cpu.tokens_per_second of Cloud VM is likely worse (−20 %, too few runs to test)."
-        ),
+        d.headline
+            .contains("gpt-cpu.tokens_per_second of Cloud VM is likely worse (−20 %, too few runs to test)."),
         "{}",
         d.headline
     );
@@ -109,10 +111,14 @@ fn case_t06_averages_over_other_sizes_do_not_compare() {
         m.samples = Some(vec![mean]);
         card
     };
-    let call = |old: &Scorecard, new: &Scorecard| metric(&diff(old, new).unwrap(), "rack", "own.busbw_avg").clone();
+    let call =
+        |old: &Scorecard, new: &Scorecard| metric(&diff(old, new).unwrap(), "rack", "own.busbw_avg").clone();
     let (all, large) = (measured("-b 512M -e 8G", 745.53), measured("-b 2G -e 8G", 814.55));
     let m = call(&all, &large);
-    assert_eq!((m.call, m.direction, m.why.as_str()), (Call::Incomparable, None, "the options of own changed"));
+    assert_eq!(
+        (m.call, m.direction, m.why.as_str()),
+        (Call::Incomparable, None, "the options of own changed")
+    );
     // By the same list it would have been a change.
     assert_eq!(call(&all, &measured("-b 512M -e 8G", 814.55)).direction, Some(Direction::Better));
 }
@@ -270,7 +276,10 @@ fn every_field_stands_in_the_formats() {
         let defs = schema["$defs"].as_object().unwrap();
         for (name, def) in defs.iter().chain([(&"the whole".to_owned(), &schema)]) {
             for field in def["properties"].as_object().into_iter().flatten().map(|(field, _)| field) {
-                assert!(words.contains(field.as_str()), "`{field}` of {name} does not stand in docs/FORMATS.md");
+                assert!(
+                    words.contains(field.as_str()),
+                    "`{field}` of {name} does not stand in docs/FORMATS.md"
+                );
             }
         }
     }

@@ -187,9 +187,8 @@ impl Diff {
     /// Headline metrics that are worse by this call, with their platforms. Only [`Call::Worse`] rests on a test; what is
     /// likely worse is no evidence yet.
     pub fn worse(&self, call: Call) -> impl Iterator<Item = (&str, &MetricDelta)> {
-        let of = move |m: &&MetricDelta| {
-            m.headline && m.call == call && m.direction == Some(Direction::Worse)
-        };
+        let of =
+            move |m: &&MetricDelta| m.headline && m.call == call && m.direction == Some(Direction::Worse);
         self.platforms.iter().flat_map(move |p| p.metrics.iter().filter(of).map(|m| (p.id.as_str(), m)))
     }
 
