@@ -38,7 +38,12 @@ fn first(diff: &Diff) -> String {
 }
 
 /// One change in words, with what it lacks for evidence.
-fn told(title: &str, m: &MetricDelta) -> String {
+///
+/// Labels are left out where the name alone is plain.
+fn told(p: &PlatformDiff, m: &MetricDelta) -> String {
+    let name = |m: &MetricDelta| m.id.split('{').next().unwrap_or_default().to_owned();
+    let plain = p.metrics.iter().filter(|o| o.headline && name(o) == name(m)).count() == 1;
+    let metric = if plain { name(m) } else { m.id.clone() };
     let likely = m.call == Call::Likely;
     let sure = if likely { "likely " } else { "" };
     let way = if m.direction == Some(Direction::Worse) { "worse" } else { "better" };
@@ -51,7 +56,7 @@ fn told(title: &str, m: &MetricDelta) -> String {
     let untested = if few { "too few runs to test" } else { "not borne out by the test" };
     let said: Vec<String> = by.into_iter().chain(likely.then(|| untested.to_owned())).collect();
     let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
-    format!("{} of {title} is {sure}{way}{said}", m.id)
+    format!("{metric} of {} is {sure}{way}{said}", p.title)
 }
 
 /// The headline of a comparison.
@@ -63,7 +68,7 @@ pub(crate) fn sentence(diff: &Diff) -> String {
             .iter()
             .flat_map(|p| p.metrics.iter().map(move |m| (p, m)))
             .filter(|(_, m)| m.headline && m.direction == Some(direction))
-            .map(|(p, m)| (m.change.map_or(f64::INFINITY, f64::abs), told(&p.title, m)))
+            .map(|(p, m)| (m.change.map_or(f64::INFINITY, f64::abs), told(p, m)))
             .collect();
         found.sort_by(|a, b| b.0.total_cmp(&a.0));
         found

@@ -77,6 +77,19 @@ fn a_regression_rests_on_a_test() {
     let d = diff(&with(1.0), &with(0.8)).unwrap();
     assert_eq!(d.worse(Call::Worse).map(|(p, _)| p).collect::<Vec<_>>(), ["cloud"]);
     assert!(d.headline.contains("of Cloud VM is worse (−20 %)."), "{}", d.headline);
+    // Labels stand in the sentence only where they tell two metrics apart.
+    let labelled = |mut card: Scorecard| {
+        let named = ["scaling.speedup{gpus=2}", "scaling.speedup{gpus=4}", "scaling.efficiency{gpus=2}"];
+        card.headline = named.map(str::to_owned).to_vec();
+        card
+    };
+    let mut slow = labelled(with(1.0));
+    for m in slow.platforms[1].metrics.iter_mut().filter(|m| m.stage == "scaling") {
+        m.samples.iter_mut().flatten().for_each(|v| *v *= 0.5);
+    }
+    let headline = diff(&labelled(with(1.0)), &slow).unwrap().headline;
+    assert!(headline.contains("scaling.speedup{gpus=2} of Cloud VM is likely worse"), "{headline}");
+    assert!(headline.contains("scaling.efficiency of Cloud VM is likely worse"), "{headline}");
     let back = diff(&with(0.8), &with(1.0)).unwrap();
     assert!(back.worse(Call::Worse).next().is_none() && back.headline.contains("is better (+25 %)."));
 }
