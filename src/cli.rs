@@ -224,7 +224,7 @@ pub enum DiffFormat {
 /// What `diff` may fail on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
-    /// A headline metric got worse, surely or likely.
+    /// A headline metric got worse by a test (four runs or more on each side); `likely` does not count.
     Regression,
     /// A gate of the new scorecard rejects a platform.
     Gate,

@@ -10,7 +10,7 @@ use crate::{
     },
     error::{Error, Exit},
     report,
-    score::diff::diff as compare,
+    score::diff::{Call, diff as compare},
 };
 
 /// Says what changed; the difference is data and goes to stdout.
@@ -38,9 +38,14 @@ pub fn diff(args: &DiffArgs) -> commands::Result {
     };
     print(&text)?;
     let mut code = Exit::OK;
-    if args.fail_on.contains(&FailOn::Regression) && diff.has_regression() {
-        talk("a headline metric got worse\n");
-        code = Exit::EXPECT;
+    if args.fail_on.contains(&FailOn::Regression) {
+        for (platform, m) in diff.worse(Call::Worse) {
+            talk(&format!("{} of {platform} is worse: {}\n", m.id, m.why));
+            code = Exit::EXPECT;
+        }
+        for (platform, m) in diff.worse(Call::Likely) {
+            talk(&format!("{} of {platform} is likely worse, which does not count: {}\n", m.id, m.why));
+        }
     }
     if args.fail_on.contains(&FailOn::Gate) {
         for (platform, gate) in diff.gate_failures() {

@@ -35,7 +35,12 @@ pub fn run(args: &RunArgs, ssh_config: Option<&Path>, talking: Talk) -> commands
     let source = Source::open(args.plan.as_deref())?;
     let (plan, rubric) = source.load_to_run(&args.set, talking <= Talk::Little)?;
     let choice = Choice { only: args.only.clone(), skip: args.skip.clone(), quick: args.quick };
-    if let Some(unknown) = choice.unknown(&plan).first() {
+    if let Some((unknown, meant)) = choice.unknown(&plan).first() {
+        if let Some(meant) = meant {
+            let text = format!("`{unknown}` is a stage, and no platform of the plan");
+            return Err(Error::new(Exit::USAGE, text)
+                .hint(format!("write '{meant}' for the stage on every platform")));
+        }
         let names: Vec<&str> = plan.platforms.keys().map(|k| k.value.as_str()).collect();
         let stages: Vec<&str> = plan.stages.iter().filter_map(|e| e.stage_id()).collect();
         let known = format!("platforms: {}; stages: {}", names.join(", "), stages.join(", "));
@@ -242,7 +247,15 @@ pub(super) fn show(dir: &Path, asked: &Report, talking: Talk) -> commands::Resul
     if talking > Talk::Silent {
         print(&made.summary()?)?;
     }
-    Ok(made.exit_code())
+    let code = made.exit_code();
+    if talking >= Talk::Normal {
+        match code {
+            Exit::EXPECT => talk("exit code 1: an expectation of the plan failed\n"),
+            Exit::NOT_MEASURED => talk("exit code 3: something that was planned could not be measured\n"),
+            _ => {}
+        }
+    }
+    Ok(code)
 }
 
 /// The ways to places, those over SSH by this controller.

@@ -20,6 +20,11 @@ use crate::measure::summary::{Finite, Interval, sum};
 pub const MIN_STEPS: usize = 10;
 /// The longest step time that is believed: 31 years.
 const MAX_SECONDS: f64 = 1e9;
+/// A steady state under this many seconds is stamped `short`: it says little about hours.
+pub const LONG_ENOUGH: f64 = 1800.0;
+/// How far a segment's mean may lie from the last segment's, as a ratio, where the plan does not say.
+pub const BAND: f64 = 0.02;
+
 /// How the steady state is found; the defaults are the documented rule.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -44,9 +49,9 @@ impl Default for Rule {
         Self {
             first: 1,
             window: 200,
-            band: 0.02,
+            band: BAND,
             tail: 0.25,
-            least_seconds: 1800.0,
+            least_seconds: LONG_ENOUGH,
             resamples: RESAMPLES,
             seed: SEED,
         }

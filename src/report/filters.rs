@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{escape, svg};
 use crate::{
-    measure::{Better, Labels, Money, Unit},
+    measure::{Better, Labels, Money, Unit, quantity::Bound},
     score::figure,
 };
 
@@ -196,6 +196,23 @@ fn figure_filter(value: &Value, unit: &Value) -> String {
 }
 
 #[derive(Deserialize)]
+struct Expected {
+    bound: String,
+    value: Option<f64>,
+}
+
+/// The value of an expectation in the unit of its bound.
+fn expected_value(e: Serde<Expected>) -> String {
+    let Some(value) = e.0.value else { return "–".to_owned() };
+    let unit = match e.0.bound.parse() {
+        Ok(Bound::Number { unit: Some(unit), .. }) => unit.to_string(),
+        _ => String::new(),
+    };
+    // Rounded further it could read as if it held.
+    figure::join(&figure::digits(value, 9), &unit)
+}
+
+#[derive(Deserialize)]
 struct Ends {
     low: f64,
     high: f64,
@@ -349,6 +366,7 @@ pub(crate) fn install(env: &mut Environment<'_>) {
     env.add_filter("shown", shown);
     env.add_filter("metric_id", metric_id);
     env.add_filter("fact", fact);
+    env.add_filter("expected_value", expected_value);
     env.add_filter("range", range);
     env.add_filter("points", points);
     env.add_filter("percent", percent);

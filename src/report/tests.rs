@@ -293,7 +293,12 @@ fn costs_say_what_they_are_everywhere() {
     assert!(md.contains("≥ 7.") && !md.contains("| 7.52 CNY – "), "a spread of lower bounds is one too");
     let text = english(Format::Text, &card);
     assert!(text.contains("(16.59 CNY, stands in)") && text.contains("(>= 7.67 CNY, stands in)"), "{text}");
-    assert!(text.contains("nightly, Cloud VM (spot): >= 7.67 CNY, stands in\n"), "{text}");
+    assert!(
+        text.contains("nightly, Cloud VM (spot): >= 7.67 CNY, stands in (not known: restart)\n"),
+        "{text}"
+    );
+    assert!(md.contains("| not known: restart; stands in: gpt-cpu ran"), "{md}");
+    assert!(html.contains(">not known: restart<br>"));
     let d = slower();
     let shown = |format| render_diff(format, &d, &Options::default()).unwrap();
     assert!(shown(DiffFormat::Markdown).contains("| nightly | spot | ≥ 7.67 CNY | ≥ "));
@@ -430,4 +435,42 @@ fn ten_thousand_rows_are_quick() {
     eprintln!("diff: {:?}", start.elapsed());
     let text = render_diff(DiffFormat::Html, &d, &Options::default()).unwrap();
     eprintln!("diff and its page: {:?} for {} bytes", start.elapsed(), text.len());
+}
+
+/// A stamp stands at the figure, at the cost and at the answer; without repeats nothing is said of them.
+#[test]
+fn a_short_result_is_stamped_wherever_it_stands() {
+    let mut card = card();
+    let stamped = ["short: a steady state", "stands in, short"];
+    let shown = |card: &Scorecard| [Format::Markdown, Format::Html, Format::Text].map(|f| english(f, card));
+    assert!(shown(&card).iter().all(|text| !text.contains(stamped[1])));
+    let p = &mut card.platforms[0];
+    p.metrics.iter_mut().find(|m| m.name == "tokens_per_second").unwrap().short = true;
+    p.costs.iter_mut().for_each(|c| c.short = true);
+    card.scenarios[0].candidates[0].short = true;
+    let [md, html, text] = shown(&card);
+    assert!(md.contains("| gpt-cpu.tokens_per_second, short |") && md.contains(stamped[0]));
+    assert!(html.contains("gpt-cpu.tokens_per_second <span class=\"pill warn\">short</span>"));
+    assert!(md.contains("| 16.59 CNY, stands in, short |") && html.contains(stamped[1]));
+    assert!(text.contains("Rack Server (16.59 CNY, stands in, short)"), "{text}");
+    let csv = english(Format::Csv, &card);
+    assert!(csv.lines().any(|l| l.contains("gpt-cpu.tokens_per_second,") && l.ends_with(",short,")), "{csv}");
+    assert!(md.contains("| Over repeats |"));
+    card.platforms.iter_mut().flat_map(|p| &mut p.costs).for_each(|c| c.spread = None);
+    assert!(!english(Format::Markdown, &card).contains("Over repeats"));
+}
+
+/// What failed says so by a word, with the value in the unit of its bound.
+#[test]
+fn a_failed_expectation_is_plain_to_see() {
+    let text = english(Format::Text, &card());
+    assert!(text.contains("FAILED rack/gpt-cpu#3: jitter = 3.6 %, expected <= 3 %\n"), "{text}");
+    assert!(text.ends_with("Expectations that failed: 2\n"), "{text}");
+    let mut card = card();
+    for e in card.platforms.iter_mut().flat_map(|p| &mut p.tasks).flat_map(|t| &mut t.expectations) {
+        (e.value, e.met) = (None, None);
+    }
+    let text = english(Format::Text, &card);
+    assert!(text.contains("rack/gpt-cpu#1: jitter not measured, expected <= 3 %\n"), "{text}");
+    assert!(!text.contains("FAILED") && !text.contains("Expectations that failed"), "{text}");
 }

@@ -101,12 +101,15 @@ impl Choice {
         (self.only.is_empty() || self.only.iter().any(matches)) && !self.skip.iter().any(matches)
     }
 
-    /// Patterns that name nothing in the plan.
-    pub fn unknown(&self, plan: &Plan) -> Vec<String> {
+    /// Patterns that name nothing in the plan, each with the one that was meant where that is plain: a stage's name alone
+    /// reads like a platform's.
+    pub fn unknown(&self, plan: &Plan) -> Vec<(String, Option<String>)> {
         let stages: Vec<&str> = plan.stages.iter().filter_map(|e| e.stage_id()).collect();
         let known =
             |pattern: &&String| plan.platforms.keys().any(|p| stages.iter().any(|s| covers(pattern, p, s)));
-        self.only.iter().chain(&self.skip).filter(|p| !known(p)).cloned().collect()
+        let meant = |pattern: &String| stages.contains(&pattern.as_str()).then(|| format!("*/{pattern}"));
+        let unknown = self.only.iter().chain(&self.skip).filter(|p| !known(p));
+        unknown.map(|p| (p.clone(), meant(p))).collect()
     }
 }
 

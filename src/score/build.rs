@@ -21,16 +21,18 @@ use super::{
     scenario::{self, Candidate, CandidateCard, ScenarioCard},
     scorecard::{
         Answer, CheckCard, FindingCard, MetricCard, OfferCard, Partial, PlatformCard, Range, RubricCard,
-        RuleCard, RunCard, SCHEMA, Score, Scorecard, TaskCard, Verdict, VerdictKind,
+        RuleCard, RunCard, SCHEMA, Score, Scorecard, TELEMETRY, TaskCard, Verdict, VerdictKind,
     },
 };
 use crate::{
+    findings::At,
     measure::{
         Finite,
+        steady::LONG_ENOUGH,
         summary::{self, Percentile, Summary},
     },
-    platform::Platform,
-    record::{Level, Series},
+    platform::{Endpoint, Name, Platform},
+    record::{CheckOutcome, Level, Series},
 };
 
 /// How many samples stand in the scorecard itself; of more there is a digest.
@@ -64,6 +66,8 @@ pub fn scorecard(seen: &Observations) -> Scorecard {
     let ranking = if seen.run.quick { ranking::unplaced(&entrants) } else { ranking::rank(&entrants) };
     if seen.run.quick {
         undecided(&mut platforms, &mut scenarios);
+    } else {
+        scenarios.iter_mut().for_each(ScenarioCard::sort);
     }
     Scorecard {
         schema: SCHEMA,
@@ -122,6 +126,7 @@ fn undecided(platforms: &mut [PlatformCard], scenarios: &mut [ScenarioCard]) {
                 offer: None,
                 cost: None,
                 lower_bound: false,
+                short: false,
                 proxy: None,
             };
         }
@@ -176,6 +181,7 @@ fn scenario_card(
                 offer: cheapest.map(|k| k.offer.clone()),
                 cost: cheapest.and_then(|k| k.total.clone()),
                 lower_bound: cheapest.is_some_and(|k| k.lower_bound),
+                short: cheapest.is_some_and(|k| k.short),
                 proxy: cheapest.and_then(|k| k.proxy.clone()),
             }
         })
@@ -210,6 +216,7 @@ fn platform(id: &str, p: &Platform, seen: &Observations) -> PlatformCard {
             action: c.action.clone(),
         }));
     }
+    checks.extend(unmeasured_iops(p, &checks));
     let mut card = PlatformCard {
         id: id.to_owned(),
         title: p.title.clone().unwrap_or_else(|| id.to_owned()),
@@ -229,6 +236,24 @@ fn platform(id: &str, p: &Platform, seen: &Observations) -> PlatformCard {
     };
     card.costs = costs(p, &card, &tasks, &seen.judgement);
     card
+}
+
+/// A promise of disk operations that no storage stage has held against a machine.
+fn unmeasured_iops(p: &Platform, checks: &[CheckCard]) -> Vec<CheckCard> {
+    const ID: &str = "disk_iops";
+    let open = |(endpoint, e): (&Name, &At<Endpoint>)| {
+        let promised = p.promises.overridden_by(&e.promises).disk_iops?;
+        (!checks.iter().any(|c| c.id == ID && c.endpoint == endpoint.value)).then(|| CheckCard {
+            endpoint: endpoint.value.clone(),
+            id: ID.to_owned(),
+            outcome: CheckOutcome::NotObservable,
+            value: None,
+            promised: Some(promised.to_string()),
+            reason: "no storage stage measured the disk here".to_owned(),
+            action: None,
+        })
+    };
+    p.endpoints.iter().filter_map(open).collect()
 }
 
 fn costs(p: &Platform, card: &PlatformCard, tasks: &[&TaskSeen], j: &Judgement) -> Vec<CostCard> {
@@ -310,7 +335,14 @@ fn metric(first: &TaskSeen, series: &Series, parts: &[(&TaskSeen, &[f64])]) -> O
         samples: inline.then_some(all),
         runs,
         evidence: parts.iter().map(|(t, _)| t.planned.id.clone()).collect(),
+        short: !series.name.starts_with(TELEMETRY) && parts.iter().any(|(t, _)| short(t)),
     })
+}
+
+/// Whether a task's figures rest on a steady state that was too short to stand for hours.
+fn short(task: &TaskSeen) -> bool {
+    let steady = task.series.iter().find(|(series, _)| series.name == "steady_seconds");
+    steady.is_some_and(|(_, seconds)| seconds.iter().any(|s| *s < LONG_ENOUGH))
 }
 
 fn digest(values: &[f64]) -> String {

@@ -117,6 +117,9 @@ pub(crate) fn figure(metric: &MetricCard, fold: Fold) -> Option<f64> {
     }
 }
 
+/// How far a single run may be off, where nothing tells.
+pub(crate) const NOISE: f64 = 0.02;
+
 /// The values over which repeats of a metric spread: those of the runs, or ±2 % of the only one.
 pub(crate) fn spread(metric: &MetricCard) -> Option<(f64, f64)> {
     if *metric.unit.as_str() == *"count" {
@@ -125,7 +128,7 @@ pub(crate) fn spread(metric: &MetricCard) -> Option<(f64, f64)> {
     let sorted = summary::sorted(metric.per_run());
     match sorted.as_slice() {
         [] | [_] => {
-            let (a, b) = (metric.median * 0.98, metric.median * 1.02);
+            let (a, b) = (metric.median * (1.0 - NOISE), metric.median * (1.0 + NOISE));
             Some((a.min(b), a.max(b)))
         }
         [first, .., last] => Some((*first, *last)),

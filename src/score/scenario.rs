@@ -14,7 +14,7 @@ use super::{
     figure,
     judge::Judged,
     judgement::{Objective, Scenario},
-    query::Evidence,
+    query::{self, Evidence},
     ranking,
     scorecard::{CheckCard, Range, Score, Verdict, VerdictKind},
 };
@@ -46,7 +46,7 @@ pub struct ScenarioCard {
     /// What a platform must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub require: Vec<String>,
-    /// The candidates, in the order of the plan.
+    /// The candidates, the best first; in the order of the plan where nothing is decided.
     pub candidates: Vec<CandidateCard>,
     /// Which weight decides the first place.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,9 +71,31 @@ pub struct CandidateCard {
     /// The true cost is that or more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lower_bound: bool,
+    /// A steady state under 30 min stands behind that cost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short: bool,
     /// Why the throughput behind that cost only stands in for the job's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
+}
+
+impl ScenarioCard {
+    /// Puts the candidates in order: by verdict, then by what decides; the plan's order stands where they are level.
+    pub(crate) fn sort(&mut self) {
+        let verdict = |c: &CandidateCard| match c.verdict.kind {
+            VerdictKind::Recommended => 0,
+            VerdictKind::Acceptable => 1,
+            VerdictKind::Inconclusive => 2,
+            VerdictKind::Rejected => 3,
+        };
+        let objective = self.objective;
+        let worth = |c: &CandidateCard| match objective {
+            Objective::Points => -c.score.low.midpoint(c.score.high),
+            Objective::Cost => c.cost.as_ref().map_or(f64::INFINITY, Money::amount),
+        };
+        self.candidates
+            .sort_by(|a, b| verdict(a).cmp(&verdict(b)).then_with(|| worth(a).total_cmp(&worth(b))));
+    }
 }
 
 /// All about one candidate that a verdict rests on.
@@ -198,7 +220,9 @@ fn cost_range(costs: &[CostCard], job: Option<&str>) -> Range {
     let (mut least, mut most) = (f64::INFINITY, f64::INFINITY);
     for card in costs.iter().filter(|c| Some(c.job.as_str()) == job) {
         let Some(total) = card.total.as_ref().map(Money::amount) else { continue };
-        let (low, high) = card.spread.as_ref().map_or((total, total), |s| (s.low.amount(), s.high.amount()));
+        // A single run has noise, too, and nothing tells how much.
+        let alone = (total * (1.0 - query::NOISE), total * (1.0 + query::NOISE));
+        let (low, high) = card.spread.as_ref().map_or(alone, |s| (s.low.amount(), s.high.amount()));
         least = least.min(low);
         most = most.min(if card.lower_bound { f64::INFINITY } else { high });
     }
@@ -217,7 +241,11 @@ fn claim(c: &Candidate<'_>, objective: Objective, job: Option<&str>) -> String {
         (Objective::Cost, Some(card)) => {
             let total =
                 card.total.as_ref().map(|t| format!("{} {}", t.rounded(), t.currency)).unwrap_or_default();
-            let least = if card.lower_bound { " or more" } else { "" };
+            let least = match card.open_terms().as_slice() {
+                [] if card.lower_bound => " or more".to_owned(),
+                [] => String::new(),
+                open => format!(" or more (not known: {})", open.join(", ")),
+            };
             let stands_in = if card.proxy.is_some() { ", by a workload that stands in" } else { "" };
             format!("{total}{least} for {} ({}){stands_in}; {points}", card.job, card.offer)
         }
@@ -312,7 +340,12 @@ fn requirement(key: &str, bound: &Bound, c: &Candidate<'_>) -> Result<bool, Open
         return measured(key, bound, c);
     }
     // A check that saw something else than promised outweighs the promise.
-    if let Some(check) = c.checks.iter().find(|k| k.id == key && k.outcome == CheckOutcome::Fail) {
+    let checked = match key {
+        "gpu" => "gpu_name",
+        "gpus" => "gpu_count",
+        other => other,
+    };
+    if let Some(check) = c.checks.iter().find(|k| k.id == checked && k.outcome == CheckOutcome::Fail) {
         return Err(Contradiction(format!("requires {key} {bound}, and the check says: {}", check.reason)));
     }
     let p = promises(c.platform);

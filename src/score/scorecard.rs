@@ -238,6 +238,9 @@ pub struct MetricCard {
     pub runs: Vec<f64>,
     /// The tasks that measured it.
     pub evidence: Vec<TaskId>,
+    /// A steady state under 30 min stands behind it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short: bool,
 }
 
 impl MetricCard {

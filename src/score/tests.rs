@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::float_cmp, reason = "tests state exact values")]
 
 use super::{Scorecard, example, fold::Fold, fold::FoldError, scorecard::*};
-use crate::record::{Body, OutcomeKind, Record};
+use crate::record::{Body, CheckOutcome, OutcomeKind, Record};
 
 fn card() -> Scorecard {
     super::scorecard(&example::observations())
@@ -404,7 +404,10 @@ fn stability_that_nobody_measured_makes_a_lower_bound() {
     let card = super::scorecard(&seen);
     let s = card.scenarios.iter().find(|s| s.id == "prototyping").unwrap();
     assert!(s.candidates[0].lower_bound, "the scenario says so too");
-    assert!(s.candidates[0].verdict.reasons[0].contains("16.56 CNY or more for nightly"), "{s:?}");
+    assert!(
+        s.candidates[0].verdict.reasons[0].contains("16.56 CNY or more (not known: stability) for nightly"),
+        "{s:?}"
+    );
 }
 
 /// Where interruptions are a term of their own, only what the machine did outside of them divides.
@@ -486,9 +489,81 @@ fn a_known_offer_bounds_what_a_candidate_costs() {
     seen.judgement.platforms[0].offers[0].rate.value = "9 CNY/instance-hour".parse().unwrap();
     let card = super::scorecard(&seen);
     let s = card.scenarios.iter().find(|s| s.id == "prototyping").unwrap();
-    assert_eq!(s.candidates[1].cost.as_ref().unwrap().rounded(), "7.67");
-    // 24.09 on the rack; the cloud costs 7.67 or more, and 19.20 on demand at the most.
-    assert!(s.candidates[1].lower_bound);
-    let kinds: Vec<VerdictKind> = s.candidates.iter().map(|c| c.verdict.kind).collect();
-    assert_eq!(kinds, [VerdictKind::Acceptable, VerdictKind::Recommended]);
+    // 24.09 on the rack; the cloud costs 7.67 or more, and 19.20 on demand at the most. The first one comes first.
+    assert_eq!(s.candidates[0].cost.as_ref().unwrap().rounded(), "7.67");
+    assert!(s.candidates[0].lower_bound);
+    let rows: Vec<_> = s.candidates.iter().map(|c| (c.platform.as_str(), c.verdict.kind)).collect();
+    assert_eq!(rows, [("cloud", VerdictKind::Recommended), ("rack", VerdictKind::Acceptable)]);
+    seen.run.quick = true;
+    let plan: Vec<String> =
+        super::scorecard(&seen).scenarios[0].candidates.iter().map(|c| c.platform.clone()).collect();
+    assert_eq!(plan, ["rack", "cloud"], "a rehearsal has no order but the plan's");
+}
+
+/// A steady state of 100 s: every figure of that task, and the cost that rests on it, says so.
+#[test]
+fn a_short_steady_state_is_stamped() {
+    let mut seen = example::observations();
+    for task in seen.tasks.iter_mut().filter(|t| t.planned.id.0 == "rack/gpt-cpu#2") {
+        task.series.iter_mut().filter(|(s, _)| s.name == "steady_seconds").for_each(|(_, v)| v[0] = 100.0);
+        let mut host = task.series[0].clone();
+        host.0.name = "host_load".into();
+        task.series.push(host);
+    }
+    let card = super::scorecard(&seen);
+    let short = |stage: &str, name: &str| {
+        let p = &card.platforms[0];
+        p.metrics.iter().find(|m| m.stage == stage && m.name == name).unwrap().short
+    };
+    assert!(short("gpt-cpu", "tokens_per_second") && short("gpt-cpu", "jitter"));
+    assert!(!short("finetune", "tokens_per_second") && !short("gpt-cpu", "host_load"));
+    let cost = |i: usize, job: &str| card.platforms[i].costs.iter().find(|c| c.job == job).unwrap().short;
+    assert!(cost(0, "nightly") && !cost(0, "finetune-small") && !cost(1, "nightly"));
+    let s = card.scenarios.iter().find(|s| s.id == "prototyping").unwrap();
+    assert_eq!(s.candidates.iter().map(|c| c.short).collect::<Vec<_>>(), [true, false]);
+}
+
+/// 100,000 operations a second are promised and no stage has held them against the disk.
+#[test]
+fn a_promise_that_nobody_measured_is_not_observable() {
+    let mut seen = example::observations();
+    seen.judgement.platforms[0].promises.disk_iops = Some(100_000);
+    let checks = |seen: &super::fold::Observations| {
+        let card = super::scorecard(seen);
+        let of = card.platforms[0].checks.iter().filter(|c| c.id == "disk_iops");
+        of.map(|c| (c.outcome, c.promised.clone().unwrap())).collect::<Vec<_>>()
+    };
+    assert_eq!(checks(&seen), [(CheckOutcome::NotObservable, "100000".to_owned())]);
+    let seen_by = seen.tasks.iter_mut().find(|t| t.planned.id.0 == "rack/storage#1").unwrap();
+    seen_by.checks.push(crate::record::CheckResult {
+        id: "disk_iops".into(),
+        outcome: CheckOutcome::Pass,
+        value: None,
+        promised: Some("100000".into()),
+        reason: "as promised".into(),
+        action: None,
+    });
+    assert_eq!(checks(&seen), [(CheckOutcome::Pass, "100000".to_owned())]);
+}
+
+/// The check of the accelerators' number is called otherwise than the promise that it contradicts.
+#[test]
+fn a_failed_check_of_accelerators_rejects_where_they_are_required() {
+    let mut seen = example::observations();
+    seen.judgement.platforms[0].promises.gpus = Some(8);
+    let s = seen.judgement.scenarios.get_mut("prototyping").unwrap();
+    s.value.require.insert(
+        crate::findings::At::nowhere("gpus".to_owned()),
+        crate::findings::At::nowhere(">= 8".parse().unwrap()),
+    );
+    let verdict = |seen: &super::fold::Observations| {
+        let card = super::scorecard(seen);
+        let s = card.scenarios.into_iter().find(|s| s.id == "prototyping").unwrap();
+        s.candidates.into_iter().find(|c| c.platform == "rack").unwrap().verdict
+    };
+    assert_ne!(verdict(&seen).kind, VerdictKind::Rejected);
+    let task = seen.tasks.iter_mut().find(|t| t.planned.id.0 == "rack/inventory#1").unwrap();
+    task.checks[0].id = "gpu_count".into();
+    task.checks[0].outcome = CheckOutcome::Fail;
+    assert_eq!(verdict(&seen).kind, VerdictKind::Rejected, "{:?}", verdict(&seen));
 }

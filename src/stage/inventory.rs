@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{
     measure::{Better, Labels, Metric, Unit},
-    outcome::{Cause, CheckOutcome, Outcome, OutcomeKind},
+    outcome::{Cause, CheckOutcome, CheckResult, Outcome, OutcomeKind},
+    platform::Promises,
     probe::{
         checks,
         lines::{Fact, Facts},
@@ -40,6 +41,34 @@ fn promised(site: &Site) -> checks::Promises {
         disk_bytes: of.disk.map(|d| d.bytes),
         ..checks::Promises::default()
     }
+}
+
+/// Promises that nothing here can hold against the machine: they must not look like kept ones.
+fn beyond_sight(of: &Promises) -> Vec<CheckResult> {
+    let unseen = |id: &str, promised: Option<String>, reason: &str| {
+        promised.map(|promised| CheckResult {
+            id: id.to_owned(),
+            outcome: CheckOutcome::NotObservable,
+            value: None,
+            promised: Some(promised),
+            reason: reason.to_owned(),
+            action: None,
+        })
+    };
+    let accelerators = "this version reads neither memory nor links of accelerators";
+    [
+        unseen("memory_per_gpu", of.memory_per_gpu.map(|m| m.to_string()), accelerators),
+        unseen("interconnect", of.interconnect.clone(), accelerators),
+        unseen("network", of.network.clone(), "this version does not measure the way between instances"),
+        unseen(
+            "exclusive",
+            of.exclusive.filter(|e| *e).map(|_| "exclusive".to_owned()),
+            "other tenants cannot be seen from inside; steal and pressure are hints, not proof",
+        ),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 /// Options of `inventory`.
@@ -100,7 +129,8 @@ impl StageSpec for Inventory {
                 Fact::Unreadable(reason) => cx.note(format!("{name} could not be read: {reason}")),
             }
         }
-        let checks = checks::judge(&facts, &promised(cx.site));
+        let mut checks = checks::judge(&facts, &promised(cx.site));
+        checks.extend(beyond_sight(&cx.site.promises));
         let count = |outcome| [checks.iter().filter(|c| c.outcome == outcome).count() as f64];
         let none = Labels::none();
         cx.figure(Self::METRICS, "checks_passed", &none, &count(CheckOutcome::Pass))?;

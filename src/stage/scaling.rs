@@ -7,7 +7,7 @@ use super::{
     StageSpec,
     drive::{Amount, Drive},
     launch::{self, Ask},
-    training,
+    training::{self, Recorded},
 };
 use crate::{
     findings::At,
@@ -95,6 +95,7 @@ impl StageSpec for Scaling {
             Better::Higher,
             "efficiency as a share of that of the number before: where scaling breaks",
         ),
+        training::STEADY_SECONDS,
         Metric::new(
             "comm_share",
             Unit::RATIO,
@@ -127,9 +128,11 @@ impl StageSpec for Scaling {
         let cores_per_rank = cx.host.cpus / fits;
         let amount = Amount::asked(self.steps, self.at_least, cx.quick);
         let ask = Ask { gpus, amount, mode: self.mode, cores_per_rank };
-        let (recorded, _) = training::record(cx, ask, Self::METRICS).await?;
+        let mut recorded = Recorded::default();
+        training::record(cx, ask, Self::METRICS, &mut recorded).await?;
         let labels = training::device_labels(&recorded);
-        let pace = training::pace(&recorded, amount, training::band(self.steady_band.as_ref())?)?;
+        let band = training::band(cx, self.steady_band.as_ref())?;
+        let pace = training::pace(&recorded, amount, band)?;
         training::tell(cx, Self::METRICS, &labels, &pace)?;
         if !self.collectives.is_empty() && gpus > 1 {
             cx.note("collectives were not timed: this version times none");

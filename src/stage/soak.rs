@@ -9,12 +9,12 @@ use super::{
     host::Run,
     launch::Ask,
     scaling::Mode,
-    training::{self, Heard},
+    training::{self, Heard, Recorded},
 };
 use crate::{
     findings::At,
     measure::{
-        Better, Labels, Metric, Unit,
+        Better, Finite, Labels, Metric, Unit,
         quantity::Duration,
         window::{SoakRule, Timed, clock_jumps, soak},
     },
@@ -82,9 +82,13 @@ impl StageSpec for Soak {
         Metric::new(
             "last_to_first",
             Unit::RATIO,
-            Better::Higher,
-            "throughput of the last part as a share of the first",
+            Better::Neither,
+            "throughput of the last part as a share of the first: 1 is steady, either way off is not",
         ),
+        training::RESTARTS,
+        training::REDONE_STEPS,
+        training::GOODPUT,
+        training::SILENT_SECONDS,
         Metric::new("observed_seconds", Unit::SECONDS, Better::Neither, "how long it was watched"),
     ];
 
@@ -100,7 +104,8 @@ impl StageSpec for Soak {
         let clock = cx.host.start(Run::probe("clock", "clock", &serde_json::Value::Null)).await?;
         let watched = self.watch(cx, duration).await;
         cx.host.stop(clock).await?;
-        let (steps, labels, until) = watched?;
+        let (lives, labels, until) = watched?;
+        let steps: Vec<&Heard> = lives.iter().flatten().collect();
         let readings = clock_readings(&cx.host.said_by("clock"));
         let defaults = SoakRule::default();
         let rule = SoakRule {
@@ -126,6 +131,7 @@ impl StageSpec for Soak {
             rule.part_s
         ));
         let step_times: Vec<f64> = steps.iter().map(|h| h.step.seconds).collect();
+        training::tell_progress(cx, Self::METRICS, &labels, &lives, Some(until))?;
         let (interruptions, fluctuations) = (judged.interruptions.len() as f64, judged.fluctuations as f64);
         let mut figure = |name: &str, values: &[f64]| cx.figure(Self::METRICS, name, &labels, values);
         figure("step_time", &step_times)?;
@@ -133,22 +139,9 @@ impl StageSpec for Soak {
         figure("fluctuations", &[fluctuations])?;
         figure("events", &[interruptions + fluctuations])?;
         figure("stability", &[judged.stability.get()])?;
-        figure(
-            "stability_running",
-            &judged
-                .stability_running
-                .map(super::super::measure::summary::Finite::get)
-                .into_iter()
-                .collect::<Vec<_>>(),
-        )?;
-        figure(
-            "last_to_first",
-            &judged
-                .last_to_first
-                .map(super::super::measure::summary::Finite::get)
-                .into_iter()
-                .collect::<Vec<_>>(),
-        )?;
+        let known = |x: Option<Finite>| x.map(Finite::get).into_iter().collect::<Vec<_>>();
+        figure("stability_running", &known(judged.stability_running))?;
+        figure("last_to_first", &known(judged.last_to_first))?;
         figure("observed_seconds", &[judged.total_s.get()])?;
         if readings.len() > 1 {
             figure("clock_gaps", &[clock_jumps(&readings, CLOCK_TOLERANCE).len() as f64])?;
@@ -158,10 +151,14 @@ impl StageSpec for Soak {
 }
 
 impl Soak {
-    /// Keeps the workload running until the time is over; one that ends early is started again, which shows as an
-    /// interruption. Returns its steps, their labels and when watching ended, by the host's clock.
-    async fn watch(&self, cx: &mut Drive<'_>, duration: f64) -> Result<(Vec<Heard>, Labels, f64), Outcome> {
-        let mut steps: Vec<Heard> = Vec::new();
+    /// Keeps the workload running until the time is over; one that ends early or breaks down after some steps is started
+    /// again. Returns the steps of each of its lives, their labels and when watching ended, by the host's clock.
+    async fn watch(
+        &self,
+        cx: &mut Drive<'_>,
+        duration: f64,
+    ) -> Result<(Vec<Vec<Heard>>, Labels, f64), Outcome> {
+        let mut lives: Vec<Vec<Heard>> = Vec::new();
         let mut labels = Labels::none();
         let begun = std::time::Instant::now();
         let mut left = duration;
@@ -169,15 +166,18 @@ impl Soak {
             let amount = Amount { steps: 1, seconds: left };
             let cores_per_rank = cx.host.cpus / self.gpus.max(1);
             let ask = Ask { gpus: self.gpus, amount, mode: Mode::Weak, cores_per_rank };
-            let outcome = match training::record(cx, ask, &[]).await {
-                Ok((recorded, _)) => {
-                    labels = training::device_labels(&recorded);
-                    steps.extend(recorded.steps);
-                    None
-                }
-                Err(outcome) if outcome.kind == OutcomeKind::Failed && !steps.is_empty() => Some(outcome),
-                Err(outcome) => return Err(outcome),
-            };
+            let mut recorded = Recorded::default();
+            let outcome = training::record(cx, ask, &[], &mut recorded).await.err();
+            if !recorded.steps.is_empty() {
+                labels = training::device_labels(&recorded);
+                lives.push(recorded.steps);
+            }
+            // What breaks down in the middle of training interrupts it; what cannot be is no soak at all.
+            if let Some(outcome) = &outcome
+                && (outcome.kind != OutcomeKind::Failed || lives.is_empty())
+            {
+                return Err(outcome.clone());
+            }
             left = duration - begun.elapsed().as_secs_f64();
             if left <= duration * 0.02 {
                 break;
@@ -190,8 +190,8 @@ impl Soak {
             cx.warn(format!("started again with {left:.0} s to go: {why}"));
         }
         // The clock probe prints each second: a program that hangs at its end is seen to hang.
-        let until = steps.last().map_or(0.0, |h| h.at).max(cx.host.latest);
-        Ok((steps, labels, until))
+        let until = lives.last().and_then(|l| l.last()).map_or(0.0, |h| h.at).max(cx.host.latest);
+        Ok((lives, labels, until))
     }
 }
 

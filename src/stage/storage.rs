@@ -10,10 +10,10 @@ use super::{
 };
 use crate::{
     measure::{
-        Better, Metric, Unit,
+        Better, Labels, Metric, Unit,
         quantity::{Bytes, Duration},
     },
-    outcome::{Cause, Outcome, OutcomeKind, printable},
+    outcome::{Cause, CheckOutcome, CheckResult, Outcome, OutcomeKind, printable},
     readers::{JsonLines, Reader as _, Said},
     wire::Stream,
 };
@@ -117,8 +117,8 @@ impl StageSpec for Storage {
         Metric::new(
             "write_last_to_first",
             Unit::RATIO,
-            Better::Higher,
-            "bandwidth of the last part of the write as a share of the first",
+            Better::Neither,
+            "bandwidth of the last part of the write as a share of the first: 1 is steady, either way off is not",
         ),
         Metric::new("fsync_seconds", Unit::SECONDS, Better::Lower, "time of the final sync"),
     ];
@@ -138,6 +138,7 @@ impl StageSpec for Storage {
         });
         let (mut said, mut reader, queue) = (Vec::new(), JsonLines, cx.tell.clone());
         let mut found = 0_usize;
+        let mut iops = Iops::default();
         // Killed in the middle, the probe leaves its folder behind.
         let undo = r#"rm -rf -- "$0"/.planrun-storage-"$PLANRUN_RUN"-*"#;
         let undo = ["/bin/sh", "-c", undo, &path].map(str::to_owned).to_vec();
@@ -156,6 +157,7 @@ impl StageSpec for Storage {
                                 continue;
                             };
                             found += 1;
+                            iops.hear(&name, value.get(), &labels);
                             let (unit, better) = (metric.unit.clone(), metric.better);
                             let _ = queue.send(Tell::Found(Found {
                                 name,
@@ -175,6 +177,9 @@ impl StageSpec for Storage {
             })
             .await?;
         check_probe(&ended, "the storage probe")?;
+        if let Some(promised) = cx.site.promises.disk_iops {
+            cx.say(Tell::Check(iops.against(promised)));
+        }
         if self.upload.is_some() {
             cx.warn("upload was not measured: this version sends no data set");
         }
@@ -186,5 +191,88 @@ impl StageSpec for Storage {
             ));
         }
         Ok(())
+    }
+}
+
+/// Random reads and writes, to be held against a promise.
+#[derive(Default)]
+struct Iops {
+    read: Option<f64>,
+    write: Option<f64>,
+    cached: bool,
+    at_once: String,
+}
+
+impl Iops {
+    fn hear(&mut self, name: &str, value: f64, labels: &Labels) {
+        match name {
+            "read_iops" => self.read = Some(value),
+            "write_iops" => self.write = Some(value),
+            _ => return,
+        }
+        let label = |key: &str| labels.0.get(key).map_or("", String::as_str);
+        self.cached |= label("direct") != "true";
+        label("jobs").clone_into(&mut self.at_once);
+    }
+
+    /// What few operations at once cannot reach is no broken promise: it takes a deeper queue to tell.
+    fn against(&self, promised: u32) -> CheckResult {
+        let (outcome, value, reason) = match (self.read, self.write) {
+            (Some(_), Some(_)) if self.cached => {
+                let reason = "the page cache took part: nothing is known of the disk";
+                (CheckOutcome::NotObservable, None, reason.to_owned())
+            }
+            (Some(read), Some(write)) => {
+                let least = read.min(write).round();
+                let seen = format!(
+                    "{} reads and {} writes/s, {} at once",
+                    read.round(),
+                    write.round(),
+                    self.at_once
+                );
+                if least >= f64::from(promised) {
+                    (CheckOutcome::Pass, Some(least), seen)
+                } else {
+                    let reason = format!("{seen}: less than promised; a deeper queue may reach more");
+                    (CheckOutcome::Warn, Some(least), reason)
+                }
+            }
+            _ => {
+                let reason = "random reads and writes were not both measured";
+                (CheckOutcome::NotObservable, None, reason.to_owned())
+            }
+        };
+        CheckResult {
+            id: "disk_iops".to_owned(),
+            outcome,
+            value: value.map(|v| v.to_string()),
+            promised: Some(promised.to_string()),
+            reason,
+            action: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_promise_of_operations_is_held_against_what_the_disk_did() {
+        let labels = |direct: &str| Labels::none().with("direct", direct).with("jobs", 8);
+        let heard = |read: f64, write: f64, direct: &str| {
+            let mut iops = Iops::default();
+            iops.hear("read_iops", read, &labels(direct));
+            iops.hear("write_iops", write, &labels(direct));
+            iops.hear("read_bandwidth", 1.0, &Labels::none());
+            iops.against(10_000)
+        };
+        let met = heard(12_000.4, 10_000.0, "true");
+        assert_eq!((met.outcome, met.value.as_deref()), (CheckOutcome::Pass, Some("10000")));
+        let less = heard(12_000.0, 9_000.0, "true");
+        assert_eq!((less.outcome, less.value.as_deref()), (CheckOutcome::Warn, Some("9000")));
+        let cached = heard(900_000.0, 900_000.0, "false");
+        assert_eq!((cached.outcome, cached.value), (CheckOutcome::NotObservable, None));
+        assert_eq!(Iops::default().against(1).outcome, CheckOutcome::NotObservable);
     }
 }

@@ -9,7 +9,7 @@ use super::{
     launch::Ask,
     program::WorkUnit,
     scaling::Mode,
-    training,
+    training::{self, Recorded},
 };
 use crate::{
     findings::At,
@@ -91,7 +91,7 @@ impl StageSpec for Throughput {
         ),
         Metric::new("stalls", Unit::COUNT, Better::Lower, "slow steps far outside their neighbourhood"),
         Metric::new("warmup_steps", Unit::COUNT, Better::Lower, "steps before the steady state"),
-        Metric::new("steady_seconds", Unit::SECONDS, Better::Neither, "length of the steady state"),
+        training::STEADY_SECONDS,
         Metric::new(
             "data_share",
             Unit::RATIO,
@@ -104,13 +104,10 @@ impl StageSpec for Throughput {
             Better::Lower,
             "share of step time spent in communication, where the program says so",
         ),
-        Metric::new("restarts", Unit::COUNT, Better::Lower, "restarts of the job from an earlier step"),
-        Metric::new(
-            "redone_steps",
-            Unit::COUNT,
-            Better::Lower,
-            "steps that were printed again after a restart",
-        ),
+        training::RESTARTS,
+        training::REDONE_STEPS,
+        training::GOODPUT,
+        training::SILENT_SECONDS,
         Metric::new(
             "seconds_outside_steps",
             Unit::SECONDS,
@@ -131,17 +128,16 @@ impl StageSpec for Throughput {
         let amount = Amount::asked(self.steps, self.at_least, cx.quick);
         let cores_per_rank = cx.host.cpus / self.gpus.max(1);
         let ask = Ask { gpus: self.gpus, amount, mode: Mode::Weak, cores_per_rank };
-        let (recorded, ended) = training::record(cx, ask, Self::METRICS).await?;
+        let mut recorded = Recorded::default();
+        let ended = training::record(cx, ask, Self::METRICS, &mut recorded).await?;
         let labels = training::device_labels(&recorded);
-        let (restarts, redone) = training::restarts(&recorded.steps);
-        cx.figure(Self::METRICS, "restarts", &labels, &[restarts as f64])?;
-        if restarts > 0 {
-            cx.figure(Self::METRICS, "redone_steps", &labels, &[redone as f64])?;
-        } else {
+        let lives = std::slice::from_ref(&recorded.steps);
+        if training::tell_progress(cx, Self::METRICS, &labels, lives, None)? == 0 {
             let inside: f64 = recorded.steps.iter().map(|h| h.step.seconds).sum();
             cx.figure(Self::METRICS, "seconds_outside_steps", &labels, &[(ended.seconds - inside).max(0.0)])?;
         }
-        let pace = training::pace(&recorded, amount, training::band(self.steady_band.as_ref())?)?;
+        let band = training::band(cx, self.steady_band.as_ref())?;
+        let pace = training::pace(&recorded, amount, band)?;
         training::tell(cx, Self::METRICS, &labels, &pace)?;
         let rate = match cx.workload.and_then(|(_, w)| w.unit.as_ref()).map(|u| u.value) {
             Some(WorkUnit::Tokens) => pace.tokens_per_second,

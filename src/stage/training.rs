@@ -3,9 +3,10 @@
 
 use crate::{
     measure::{
-        Labels, Metric, Unit,
+        Better, Finite, Labels, Metric, Unit,
+        progress::{Mark, Progress, What, account},
         quantity::Level,
-        steady::{self, Verdict},
+        steady::{self, BAND, Verdict},
         summary::Summary,
     },
     outcome::{Cause, Outcome, OutcomeKind, printable},
@@ -17,8 +18,33 @@ use crate::{
     },
 };
 
-/// The steady state must last so long, in seconds, or the result is stamped `short`.
-const LONG_ENOUGH: f64 = 1800.0;
+/// How much stands behind the figures: under 30 min, the scorecard stamps them `short`.
+pub const STEADY_SECONDS: Metric =
+    Metric::new("steady_seconds", Unit::SECONDS, Better::Neither, "length of the steady state");
+/// Restarts, by the steps.
+pub const RESTARTS: Metric =
+    Metric::new("restarts", Unit::COUNT, Better::Lower, "times the job was started again");
+/// What restarts cost in steps.
+pub const REDONE_STEPS: Metric = Metric::new(
+    "redone_steps",
+    Unit::COUNT,
+    Better::Lower,
+    "steps that were made again after restarts, where the program prints every step",
+);
+/// What is left of the speed.
+pub const GOODPUT: Metric = Metric::new(
+    "goodput",
+    Unit::STEPS_PER_SECOND,
+    Better::Higher,
+    "steps by which the job came further, per second from its first step on; those made again count once",
+);
+/// What restarts cost in time, at most.
+pub const SILENT_SECONDS: Metric = Metric::new(
+    "silent_seconds",
+    Unit::SECONDS,
+    Better::Lower,
+    "from the last step before each restart to the first after it: the down time at most",
+);
 
 /// Unreadable lines that are shown.
 const SHOWN_UNREADABLE: usize = 3;
@@ -47,10 +73,16 @@ pub struct Recorded {
 
 /// Runs the workload and records its steps. Numbers other than the declared ones are notes.
 ///
+/// What it had said before it did not end well is in the record, too.
+///
 /// # Errors
 /// The outcome when it cannot run here, does not end well, reports no step, or reports steps of another world.
-pub async fn record(cx: &mut Drive<'_>, ask: Ask, metrics: &[Metric]) -> Result<(Recorded, Ended), Outcome> {
-    let mut recorded = Recorded::default();
+pub async fn record(
+    cx: &mut Drive<'_>,
+    ask: Ask,
+    metrics: &[Metric],
+    recorded: &mut Recorded,
+) -> Result<Ended, Outcome> {
     let total = f64::from(ask.amount.steps.max(1));
     let queue = cx.tell.clone();
     let mut each = |said: Said, at: f64| match said {
@@ -90,14 +122,12 @@ pub async fn record(cx: &mut Drive<'_>, ask: Ask, metrics: &[Metric]) -> Result<
             }
         }
     };
-    let ended = launch::run(cx, ask, &mut each).await?;
-    if recorded.steps.is_empty() {
-        let reason = "the program ended well and reported no step: it prints {\"step\": 1, \"seconds\": 0.41, \"samples\": 256} for each";
-        return Err(Outcome::new(OutcomeKind::Failed, Cause::NoStepRecorded, reason));
-    }
+    let begun = std::time::Instant::now();
+    let ended = launch::run(cx, ask, &mut each).await;
+    // Of a program that broke down only the controller knows how long it lived at most.
+    let life = ended.as_ref().map_or_else(|_| begun.elapsed().as_secs_f64(), |ended| ended.seconds);
     let said: f64 = recorded.steps.iter().map(|h| h.step.seconds).sum();
-    if said > ended.seconds * 1.05 + 1.0 {
-        let life = ended.seconds;
+    if said > life * 1.05 + 1.0 {
         let reason = format!("the steps add up to {said:.1} s, and the program lived for {life:.1} s");
         return Err(Outcome::new(OutcomeKind::Implausible, Cause::Impossible, reason));
     }
@@ -106,7 +136,12 @@ pub async fn record(cx: &mut Drive<'_>, ask: Ask, metrics: &[Metric]) -> Result<
         let reason = format!("the program says that {world} ranks ran, the plan asks for {}", ask.gpus);
         return Err(Outcome::new(OutcomeKind::Implausible, Cause::WorldSize, reason));
     }
-    Ok((recorded, ended))
+    let ended = ended?;
+    if recorded.steps.is_empty() {
+        let reason = "the program ended well and reported no step: it prints {\"step\": 1, \"seconds\": 0.41, \"samples\": 256} for each";
+        return Err(Outcome::new(OutcomeKind::Failed, Cause::NoStepRecorded, reason));
+    }
+    Ok(ended)
 }
 
 /// What a training run came to in its steady state.
@@ -151,7 +186,7 @@ pub fn pace(recorded: &Recorded, asked: Amount, band: f64) -> Result<Pace, Outco
             format!("{} steps in {total:.1} s; the plan asks for {want} steps and {least} s", steps.len());
         return Err(Outcome::new(OutcomeKind::Failed, Cause::TooShort, reason));
     }
-    let rule = steady::Rule { band, least_seconds: LONG_ENOUGH, ..steady::Rule::default() };
+    let rule = steady::Rule { band, ..steady::Rule::default() };
     let found = steady::detect(&seconds, &rule)
         .map_err(|e| Outcome::new(OutcomeKind::Implausible, Cause::Impossible, e.to_string()))?;
     let state = match &found.verdict {
@@ -194,34 +229,75 @@ pub fn pace(recorded: &Recorded, asked: Amount, band: f64) -> Result<Pace, Outco
     })
 }
 
-/// Restarts of a job from an earlier step, as its steps show them: how many, and how many steps were made again.
-pub fn restarts(steps: &[Heard]) -> (usize, u64) {
-    let mut count = 0;
-    let mut again = 0;
-    let mut furthest: Option<u64> = None;
-    let mut before: Option<u64> = None;
-    for heard in steps {
-        let step = heard.step.step;
-        if before.is_some_and(|b| step <= b) {
-            count += 1;
+/// Accounts for a job from its steps, each life of the program by itself; `None` without a step.
+///
+/// A step that is not beyond the one before begins another attempt. Where a program prints every step, its lines also
+/// tell from which step an attempt began and which was its last; where it prints every tenth, nobody knows how many
+/// were made again.
+///
+/// # Errors
+/// When times or steps contradict each other.
+pub fn progress(lives: &[Vec<Heard>], until: Option<f64>) -> Result<Option<Progress>, Outcome> {
+    let mut marks: Vec<Mark> = Vec::new();
+    let attempts = lives.iter().flat_map(|life| life.chunk_by(|a, b| a.step.step < b.step.step));
+    for (attempt, steps) in (0..).zip(attempts) {
+        let mark = |t_s, step, what| Mark { attempt, t_s, step, what };
+        let every = steps.windows(2).all(|w| w[0].step.step + 1 == w[1].step.step);
+        let (Some(first), Some(last)) = (steps.first(), steps.last()) else { continue };
+        if let Some(from) = first.step.step.checked_sub(1).filter(|_| every) {
+            let begun = marks.last().map_or(f64::NEG_INFINITY, |m| m.t_s).max(first.at - first.step.seconds);
+            marks.push(mark(begun, from, What::Started));
         }
-        if furthest.is_some_and(|f| step <= f) {
-            again += 1;
-        }
-        (before, furthest) = (Some(step), furthest.max(Some(step)));
+        marks.extend(steps.iter().map(|h| mark(h.at, h.step.step, What::Done)));
+        marks.extend(every.then(|| mark(last.at, last.step.step, What::Died)));
     }
-    (count, again)
+    if let (Some(last), Some(until)) = (marks.last_mut(), until) {
+        last.t_s = last.t_s.max(until);
+    }
+    account(&marks).map_err(|e| Outcome::new(OutcomeKind::Implausible, Cause::Impossible, e.to_string()))
+}
+
+/// Tells restarts and what they cost, each figure under the metric of its name if the stage declares it; returns how
+/// many restarts there were.
+///
+/// # Errors
+/// As [`progress`], and when a figure is no number.
+pub fn tell_progress(
+    cx: &mut Drive<'_>,
+    metrics: &[Metric],
+    labels: &Labels,
+    lives: &[Vec<Heard>],
+    until: Option<f64>,
+) -> Result<u32, Outcome> {
+    let Some(found) = progress(lives, until)? else { return Ok(0) };
+    cx.figure(metrics, "restarts", labels, &[f64::from(found.restarts)])?;
+    if let Some(redone) = found.redone {
+        cx.figure(metrics, "redone_steps", labels, &[redone as f64])?;
+    }
+    // Lines that come in less time than their steps took were held back on their way: when they came tells nothing.
+    let inside: f64 = lives.iter().flatten().map(|h| h.step.seconds).sum();
+    if inside <= found.wall_s.get() * 1.05 {
+        let goodput: Vec<f64> = found.goodput.map(Finite::get).into_iter().collect();
+        cx.figure(metrics, "goodput", labels, &goodput)?;
+        cx.figure(metrics, "silent_seconds", labels, &[found.silent_s.get()])?;
+    }
+    Ok(found.restarts)
 }
 
 /// The band around the last segment's mean within which steps count as steady.
 ///
+/// Another one than the default is the plan's own idea of steady, which a reader must see.
+///
 /// # Errors
 /// When it is no share.
-pub fn band(asked: Option<&Level>) -> Result<f64, Outcome> {
-    match asked.map(|level| level.value_in(&Unit::RATIO)).transpose() {
-        Ok(band) => Ok(band.unwrap_or(steady::Rule::default().band)),
-        Err(e) => Err(Outcome::new(OutcomeKind::Failed, Cause::Internal, e)),
+pub fn band(cx: &mut Drive<'_>, asked: Option<&Level>) -> Result<f64, Outcome> {
+    let Some(asked) = asked else { return Ok(BAND) };
+    let band =
+        asked.value_in(&Unit::RATIO).map_err(|e| Outcome::new(OutcomeKind::Failed, Cause::Internal, e))?;
+    if band.total_cmp(&BAND).is_ne() {
+        cx.warn(format!("the plan calls a state steady within {asked}, not within {} %", BAND * 100.0));
     }
+    Ok(band)
 }
 
 /// Labels that every figure of a run carries: `device=cpu` where cores stand in for accelerators.
@@ -249,9 +325,6 @@ pub fn tell(cx: &mut Drive<'_>, metrics: &[Metric], labels: &Labels, pace: &Pace
     ];
     for (name, values) in figures {
         cx.figure(metrics, name, labels, &values)?;
-    }
-    if pace.steady_seconds < LONG_ENOUGH {
-        cx.note(format!("short: the steady state lasted {:.1} s, less than 30 min", pace.steady_seconds));
     }
     Ok(())
 }
@@ -315,12 +388,30 @@ mod tests {
         assert_eq!(pace(&recorded, ASKED, 0.02).unwrap_err().kind, OutcomeKind::Implausible);
     }
 
-    /// Steps 10 to 50, a restart from 40, then 50 to 80: one restart, and 50 was made again.
+    /// Case T07, its program printing every step: 53 steps in 106 s, dead until 196 s, from 40 to 80 by 276 s.
     #[test]
     fn restarts_are_told_from_progress() {
-        let steps: Vec<_> = [10, 20, 30, 40, 50, 50, 60, 70, 80].into_iter().map(|i| step(i, 1.0)).collect();
-        assert_eq!(restarts(&steps), (1, 1));
-        let steps: Vec<_> = (1..=9).map(|i| step(i, 1.0)).collect();
-        assert_eq!(restarts(&steps), (0, 0));
+        let at = |i: u64, at: f64| Heard { at, ..step(i, 2.0) };
+        let before: Vec<Heard> = (1..=53).map(|i| at(i, i as f64 * 2.0)).collect();
+        let after: Vec<Heard> = (41..=80).map(|i| at(i, 196.0 + (i - 40) as f64 * 2.0)).collect();
+        let told = |lives: &[Vec<Heard>]| {
+            let p = progress(lives, None).unwrap().unwrap();
+            let goodput = (p.goodput.unwrap().get() * 1e4).round() / 1e4;
+            (p.restarts, p.redone, p.progress, p.wall_s.get(), p.silent_s.get(), goodput)
+        };
+        let right = (1, Some(13), 80, 276.0, 92.0, 0.2899);
+        assert_eq!(told(&[before.clone(), after.clone()]), right);
+        let one_life = [before.clone(), after.clone()].concat();
+        assert_eq!(told(std::slice::from_ref(&one_life)), right, "the program itself starts again");
+        // A start from the last step is a restart, too, and nothing was made again.
+        let on: Vec<Heard> = (54..=60).map(|i| at(i, 200.0 + i as f64)).collect();
+        assert_eq!(progress(&[before.clone(), on], None).unwrap().unwrap().redone, Some(0));
+        // By every tenth line nobody can tell.
+        let tenth: Vec<Heard> = one_life.into_iter().filter(|h| h.step.step.is_multiple_of(10)).collect();
+        let found = progress(&[tenth], None).unwrap().unwrap();
+        assert_eq!((found.restarts, found.redone, found.silent_s.get()), (1, None, 116.0));
+        let hangs = progress(&[before], Some(206.0)).unwrap().unwrap();
+        assert_eq!((hangs.restarts, hangs.redone, hangs.wall_s.get()), (0, Some(0), 206.0));
+        assert_eq!(progress(&[], Some(1.0)), Ok(None));
     }
 }

@@ -274,3 +274,37 @@ fn a_reader_that_stops_reading_does_not_stop_the_run() {
     wait_until("the scorecard", || s.out().join("scorecard.json").exists());
     run.wait().code(0);
 }
+
+/// A stage's name alone reads like a platform's: what to write instead is said, and the exit code says why.
+#[test]
+fn a_choice_and_an_exit_code_explain_themselves() {
+    let s = Sandbox::new().shell("a", METRIC).shell_with("b", "expect: { m: '< 1 s' },", "", METRIC);
+    s.run(&["--skip", "b"]).code(2).says("`b` is a stage").says("'*/b'");
+    s.run(&["--skip", "nothing"]).code(2).says("`nothing` names nothing in the plan");
+    let ended = s.run(&[]).code(1).says("exit code 1: an expectation of the plan failed");
+    assert!(ended.stdout.contains("FAILED one/b: m = 2 s, expected < 1 s\n"), "{}", ended.stdout);
+}
+
+/// A slowdown on one run a side may be an accident; on five it is one that a test bears out.
+#[test]
+fn only_a_tested_regression_fails() {
+    let rate = |repeat: u32, env: &str| {
+        let s = Sandbox::new().env("RATE", env).header("headline: [a.rate]").shell_with(
+            "a",
+            &format!("repeat: {repeat},"),
+            "reader: { pattern: [{ metric: rate, regex: 'rate ([0-9.]+)', unit: MB/s, better: higher }] },",
+            "echo rate $RATE.$PLANRUN_REPEAT",
+        );
+        s.run(&[]).code(0);
+        s
+    };
+    for (repeat, code, says) in
+        [(5, 1, "a.rate of one is worse"), (1, 0, "likely worse, which does not count")]
+    {
+        let (old, new) = (rate(repeat, "100"), rate(repeat, "80"));
+        let card = |s: &Sandbox| s.out().join("scorecard.json").display().to_string();
+        let (old_card, new_card) = (card(&old), card(&new));
+        old.planrun(&["diff", &old_card, &new_card, "--fail-on", "regression"]).code(code).says(says);
+        old.planrun(&["diff", &new_card, &old_card, "--fail-on", "regression"]).code(0);
+    }
+}

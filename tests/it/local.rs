@@ -32,6 +32,14 @@ fn at_least_80_of_100_points_of_the_local_plan_are_measured_on_this_machine() {
     for platform in platforms {
         let coverage = platform["score"]["coverage"].as_f64().unwrap();
         assert!(coverage >= 0.8, "{}: {coverage}", platform["id"]);
+        let criteria = platform["criteria"].as_array().unwrap();
+        let inventory = criteria.iter().find(|c| c["id"] == "inventory").unwrap();
+        // The clock is never observable, and what is not observable has not passed.
+        assert_eq!(
+            (&inventory["coverage"], &inventory["points"]["low"]),
+            (&0.0.into(), &0.0.into()),
+            "{inventory}"
+        );
         let kinds: std::collections::BTreeSet<&str> =
             platform["metrics"].as_array().unwrap().iter().map(|m| m["kind"].as_str().unwrap()).collect();
         let every = ["command", "inventory", "scaling", "soak", "storage", "throughput"];
@@ -54,4 +62,22 @@ fn every_plan_in_the_repository_passes_check() {
             s.planrun(&["check", plan.to_str().unwrap()]).code(0);
         }
     }
+}
+
+/// Whoever copies the plan of the README gets a verdict and a cost, with nothing to add.
+#[test]
+fn the_plan_of_the_readme_runs_as_it_stands() {
+    let readme = include_str!("../../README.md");
+    let text = readme.split("```yaml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let s = Sandbox::new();
+    let (plan, out) = (s.path("plan/readme.yaml"), s.out());
+    std::fs::write(&plan, text).unwrap();
+    s.planrun(&["run", plan.to_str().unwrap(), "-o", out.to_str().unwrap()]).code(0);
+    let card = s.scorecard();
+    for platform in card["platforms"].as_array().unwrap() {
+        assert_eq!(platform["score"]["coverage"], 1.0, "{}", platform["score"]);
+        let cost = &platform["costs"][0];
+        assert!(cost["total"].is_string() && cost["lower_bound"].is_null(), "{cost}");
+    }
+    assert_eq!(card["scenarios"][0]["candidates"][0]["verdict"]["kind"], "recommended");
 }

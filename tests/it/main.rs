@@ -17,4 +17,5 @@ mod schedule;
 mod signals;
 mod ssh;
 mod ssh_faults;
+mod stages;
 mod support;

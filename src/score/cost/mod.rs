@@ -33,12 +33,15 @@ pub struct CostCard {
     pub price: String,
     /// What it comes to; null: it cannot be told.
     pub total: Option<Money>,
-    /// The least and the most that it comes to over the spread of the measured throughput.
+    /// The least and the most that it comes to over the repeats of the measured throughput; left out for a single run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spread: Option<MoneyRange>,
     /// Something is not known: the true total is this or more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub lower_bound: bool,
+    /// A steady state under 30 min stands behind the throughput.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub short: bool,
     /// Why the throughput only stands in for the job's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proxy: Option<String>,
@@ -58,6 +61,15 @@ pub struct CostCard {
     pub lines: Vec<CostLine>,
     /// The tasks behind the throughput.
     pub evidence: Vec<String>,
+}
+
+impl CostCard {
+    /// The terms that are not known, each once.
+    pub(crate) fn open_terms(&self) -> Vec<&str> {
+        let mut terms: Vec<&str> = self.lines.iter().filter(|l| l.unknown).map(|l| l.term.as_str()).collect();
+        terms.dedup();
+        terms
+    }
 }
 
 /// A least and a most.
@@ -110,6 +122,7 @@ pub fn cost(job_id: &str, job: &Job, terms: &Terms<'_>, evidence: &Evidence<'_>)
         total: None,
         spread: None,
         lower_bound: false,
+        short: false,
         proxy: None,
         reason: None,
         hours: None,
@@ -127,6 +140,7 @@ pub fn cost(job_id: &str, job: &Job, terms: &Terms<'_>, evidence: &Evidence<'_>)
         }
     };
     card.proxy = proxy(job, stage);
+    card.short = metric.short;
     card.evidence = query::evidence(metric);
     let sheet = |per_second: f64| Sheet::fill(job, terms, evidence, metric, per_second);
     let sheet_now = match sheet(metric.median) {
@@ -136,7 +150,8 @@ pub fn cost(job_id: &str, job: &Job, terms: &Terms<'_>, evidence: &Evidence<'_>)
             return card;
         }
     };
-    card.spread = query::spread(metric).and_then(|(slow, fast)| {
+    let repeats = query::spread(metric).filter(|_| metric.per_run().len() > 1);
+    card.spread = repeats.and_then(|(slow, fast)| {
         let (low, high) = (sheet(fast).ok()?.total?, sheet(slow).ok()?.total?);
         Some(MoneyRange { low, high })
     });

@@ -1,7 +1,10 @@
 //! What a manager must know of a comparison, in a sentence or two.
 
-use super::{Call, Diff, Direction, MetricDelta, PlatformDiff, Presence};
-use crate::score::{figure, scorecard::VerdictKind};
+use super::{Call, Diff, Direction, Figure, MetricDelta, PlatformDiff, Presence};
+use crate::{
+    measure::compare,
+    score::{figure, scorecard::VerdictKind},
+};
 
 /// Names in a row: `A, B and C`.
 fn list(names: &[&str]) -> String {
@@ -26,21 +29,34 @@ fn first(diff: &Diff) -> String {
     let number = |names: &[&str], one, many| if names.len() > 1 { many } else { one };
     let (was, is) = (number(&before, "was", "were"), number(&now, "is", "are"));
     match (before.as_slice(), now.as_slice()) {
-        ([], []) => "No candidate could be recommended before or now.".to_owned(),
-        (a, []) => format!("{} {was} recommended before; no candidate is now.", list(a)),
-        ([], b) => format!("{} {is} recommended now; none was before.", list(b)),
+        ([], []) => "No candidate was recommended before, and none is now.".to_owned(),
+        (a, []) => format!("{} {was} recommended before, and no candidate is now.", list(a)),
+        ([], b) => format!("{} {is} recommended now, and none was before.", list(b)),
         (a, b) if a == b => format!("{} {} recommended.", list(b), number(b, "stays", "stay")),
-        (a, b) => format!("{} {is} recommended now, {} {was} before.", list(b), list(a)),
+        (a, b) => format!("{} {is} recommended now; {} {was} before.", list(b), list(a)),
     }
 }
 
-fn told(title: &str, m: &MetricDelta) -> String {
-    let sure = if m.call == Call::Likely { "likely " } else { "" };
+/// One change in words, with what it lacks for evidence.
+///
+/// Labels are left out where the name alone is plain.
+fn told(p: &PlatformDiff, m: &MetricDelta) -> String {
+    let name = |m: &MetricDelta| m.id.split('{').next().unwrap_or_default().to_owned();
+    let plain = p.metrics.iter().filter(|o| o.headline && name(o) == name(m)).count() == 1;
+    let metric = if plain { name(m) } else { m.id.clone() };
+    let likely = m.call == Call::Likely;
+    let sure = if likely { "likely " } else { "" };
     let way = if m.direction == Some(Direction::Worse) { "worse" } else { "better" };
-    let by = m.change.map_or_else(String::new, |c| {
-        format!(" ({}{} %)", if c > 0.0 { "+" } else { "" }, figure::digits(c * 100.0, 3))
+    let by = m.change.map(|c| {
+        let sign = if c > 0.0 { "+" } else { "−" };
+        format!("{sign}{} %", figure::digits(c.abs() * 100.0, 3))
     });
-    format!("{title}: {} is {sure}{way}{by}", m.id)
+    let runs = |side: Option<Figure>| side.map_or(0, |f| f.runs);
+    let few = runs(m.old).min(runs(m.new)) < compare::MIN_RUNS;
+    let untested = if few { "too few runs to test" } else { "not borne out by the test" };
+    let said: Vec<String> = by.into_iter().chain(likely.then(|| untested.to_owned())).collect();
+    let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) };
+    format!("{metric} of {} is {sure}{way}{said}", p.title)
 }
 
 /// The headline of a comparison.
@@ -52,7 +68,7 @@ pub(crate) fn sentence(diff: &Diff) -> String {
             .iter()
             .flat_map(|p| p.metrics.iter().map(move |m| (p, m)))
             .filter(|(_, m)| m.headline && m.direction == Some(direction))
-            .map(|(p, m)| (m.change.map_or(f64::INFINITY, f64::abs), told(&p.title, m)))
+            .map(|(p, m)| (m.change.map_or(f64::INFINITY, f64::abs), told(p, m)))
             .collect();
         found.sort_by(|a, b| b.0.total_cmp(&a.0));
         found

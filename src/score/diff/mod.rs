@@ -302,9 +302,7 @@ fn cheapest<'a>(p: &'a PlatformCard, job: &str) -> Option<&'a CostCard> {
 
 /// Which terms of a job's cost at the cheapest offer are not known.
 fn open_terms(p: &PlatformCard, job: &str) -> String {
-    let lines = cheapest(p, job).map_or(&[][..], |c| c.lines.as_slice());
-    let mut terms: Vec<&str> = lines.iter().filter(|l| l.unknown).map(|l| l.term.as_str()).collect();
-    terms.dedup();
+    let terms = cheapest(p, job).map(CostCard::open_terms).unwrap_or_default();
     if terms.is_empty() { "none".to_owned() } else { terms.join(", ") }
 }
 

@@ -184,20 +184,16 @@ pub struct CheckDelta {
 }
 
 impl Diff {
-    /// Whether a headline metric got worse, surely or likely.
-    pub fn has_regression(&self) -> bool {
-        self.platforms.iter().flat_map(|p| &p.metrics).any(MetricDelta::regressed)
+    /// Headline metrics that are worse by this call, with their platforms. Only [`Call::Worse`] rests on a test; what is
+    /// likely worse is no evidence yet.
+    pub fn worse(&self, call: Call) -> impl Iterator<Item = (&str, &MetricDelta)> {
+        let of =
+            move |m: &&MetricDelta| m.headline && m.call == call && m.direction == Some(Direction::Worse);
+        self.platforms.iter().flat_map(move |p| p.metrics.iter().filter(of).map(|m| (p.id.as_str(), m)))
     }
 
     /// Every gate that fires in the new scorecard, with its platform.
     pub fn gate_failures(&self) -> impl Iterator<Item = (&str, &GateCard)> {
         self.platforms.iter().flat_map(|p| p.gates.iter().map(|g| (p.id.as_str(), g)))
-    }
-}
-
-impl MetricDelta {
-    /// Whether it is a headline metric that got worse, surely or likely.
-    pub fn regressed(&self) -> bool {
-        self.headline && self.direction == Some(Direction::Worse)
     }
 }
