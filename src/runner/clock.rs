@@ -20,8 +20,11 @@ const PINGS: u32 = 16;
 /// How many may be under way.
 const AT_ONCE: u32 = 2;
 
-/// How long one waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long one waits for an answer; a busy agent may leave one out.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// So many answers may be left out.
+const MOST_LOST: u32 = 3;
 
 /// What was found, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,14 +51,20 @@ impl Offset {
         let since = |t: Instant| t.duration_since(zero).as_secs_f64();
         let mut sent = Vec::new();
         let mut best: Option<Reading> = None;
-        let mut answers = 0;
+        let (mut answers, mut lost) = (0, 0);
         while answers < PINGS {
             while sent.len() < PINGS as usize && sent.len() < (answers + AT_ONCE) as usize {
                 self.0.ping(sent.len() as u32);
                 sent.push(Instant::now());
             }
-            let Ok(Some((id, heard, host))) = timeout(PATIENCE, pongs.recv()).await else { break };
             answers += 1;
+            let Ok(Some((id, heard, host))) = timeout(PATIENCE, pongs.recv()).await else {
+                lost += 1;
+                if lost > MOST_LOST {
+                    break;
+                }
+                continue;
+            };
             let Some(begun) = sent.get(id as usize) else { continue };
             let reading = reading(since(*begun), since(heard), host - wall);
             if best.is_none_or(|b| reading.error < b.error) {

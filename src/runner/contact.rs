@@ -39,7 +39,8 @@ pub(super) struct Contact {
     busy: AtomicUsize,
     confirm: Notify,
     attached: Notify,
-    pings: Mutex<Option<mpsc::UnboundedSender<u32>>>,
+    pings: Mutex<VecDeque<u32>>,
+    pinged: Notify,
     pongs: Mutex<Option<mpsc::UnboundedSender<Pong>>>,
 }
 
@@ -69,7 +70,8 @@ impl Default for Contact {
             busy: AtomicUsize::new(0),
             confirm: Notify::new(),
             attached: Notify::new(),
-            pings: Mutex::new(None),
+            pings: Mutex::default(),
+            pinged: Notify::new(),
             pongs: Mutex::new(None),
         }
     }
@@ -192,18 +194,21 @@ impl Contact {
         self.confirm.notify_one();
     }
 
-    /// Pings to be sent, from now on to this caller.
-    pub(super) fn pings(&self) -> mpsc::UnboundedReceiver<u32> {
-        let (send, pings) = mpsc::unbounded_channel();
-        *lock(&self.pings) = Some(send);
-        pings
+    /// Waits for a ping that is to be sent.
+    pub(super) async fn next_ping(&self) -> u32 {
+        loop {
+            let next = lock(&self.pings).pop_front();
+            match next {
+                Some(id) => return id,
+                None => self.pinged.notified().await,
+            }
+        }
     }
 
-    /// Sends a ping, if there is a connection.
+    /// Asks that a ping be sent.
     pub(super) fn ping(&self, id: u32) {
-        if let Some(pings) = &*lock(&self.pings) {
-            let _ = pings.send(id);
-        }
+        lock(&self.pings).push_back(id);
+        self.pinged.notify_one();
     }
 
     /// Answers to pings, from now on to this caller.

@@ -250,7 +250,6 @@ impl Keeper {
         bye: &mut bool,
     ) -> bool {
         let mut due = tokio::time::interval_at(tokio::time::Instant::now() + pulse, pulse);
-        let mut pings = self.contact.pings();
         loop {
             let bytes = tokio::select! {
                 message = downs.recv(), if !*bye && self.contact.has_room() => {
@@ -259,7 +258,7 @@ impl Keeper {
                     *bye = matches!(message, Down::Bye);
                     self.contact.send(&message)
                 }
-                Some(id) = pings.recv() => line(0, &Down::Ping { id }).ok(),
+                id = self.contact.next_ping() => line(0, &Down::Ping { id }).ok(),
                 () = self.contact.wants_to_confirm() => self.contact.confirmation(),
                 _ = due.tick() => {
                     // An agent answers each pulse; one that says nothing for two is not reached.
