@@ -43,6 +43,8 @@ pub enum Down {
         cpus: Option<u32>,
         /// The folder under which the run's folder is made; `None`: the host's folder for temporary files.
         workdir: Option<String>,
+        /// Whether an earlier agent of this run may have been here: what it left behind is then looked for.
+        again: bool,
     },
     /// A task begins: its folder is made.
     Begin {
@@ -114,6 +116,8 @@ pub struct Spawn {
     pub stdin: Option<String>,
     /// A command that undoes what ending the process does not, such as the removal of a container.
     pub undo: Option<Vec<String>>,
+    /// Seconds to wait before it is started; it never is if the task ends before.
+    pub after: Option<f64>,
 }
 
 /// What to start.

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeMap,
     io::{Read, Write},
     os::unix::process::{CommandExt as _, ExitStatusExt as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex, PoisonError, mpsc::SyncSender},
     time::{Duration, Instant},
@@ -56,6 +56,8 @@ struct Flow {
 /// All processes of the current task.
 pub(super) struct Children {
     running: BTreeMap<u32, Running>,
+    /// What is to be started later.
+    waiting: Vec<(Instant, Spawn, PathBuf)>,
     events: SyncSender<Event>,
     up: SyncSender<Up>,
     env: BTreeMap<String, String>,
@@ -78,6 +80,7 @@ impl Children {
         let born = Instant::now();
         Self {
             running: BTreeMap::new(),
+            waiting: Vec::new(),
             events,
             up,
             env,
@@ -95,8 +98,13 @@ impl Children {
         self.oom_kills = oom_kills();
     }
 
-    /// Starts a process in a group of its own.
-    pub(super) fn spawn(&mut self, spawn: Spawn, folder: &Path) {
+    /// Starts a process in a group of its own, now or when it is due.
+    pub(super) fn spawn(&mut self, mut spawn: Spawn, folder: &Path) {
+        if let Some(after) = spawn.after.take().filter(|after| *after > 0.0) {
+            let due = Instant::now() + Duration::from_secs_f64(after.min(86_400.0));
+            self.waiting.push((due, spawn, folder.to_owned()));
+            return;
+        }
         let id = spawn.id;
         let dir = spawn.dir.as_deref().map_or(folder, Path::new);
         if let Err(status) = startable(&spawn.program, dir, &spawn.env) {
@@ -253,6 +261,7 @@ impl Children {
 
     /// Asks a process and its group to end; [`Self::tick`] kills what does not.
     pub(super) fn kill(&mut self, id: u32) {
+        self.forget(|waiting| waiting == id);
         if let Some(running) = self.running.get_mut(&id)
             && running.ended.is_none()
             && running.kill_at.is_none()
@@ -262,8 +271,21 @@ impl Children {
         }
     }
 
+    /// What has not been started yet never will be.
+    fn forget(&mut self, which: impl Fn(u32) -> bool) {
+        for (_, spawn, _) in self.waiting.extract_if(.., |(_, spawn, _)| which(spawn.id)) {
+            let status = Status::NotStarted { reason: "it was not due yet".to_owned(), missing: false };
+            let _ = self.up.send(Up::End { id: spawn.id, status, seconds: 0.0 });
+        }
+    }
+
     /// Whatever is due.
     pub(super) fn tick(&mut self) {
+        let now = Instant::now();
+        let due: Vec<_> = self.waiting.extract_if(.., |(at, ..)| *at <= now).collect();
+        for (_, spawn, folder) in due {
+            self.spawn(spawn, &folder);
+        }
         for running in self.running.values_mut() {
             if running.kill_at.is_some_and(|at| at <= Instant::now()) && running.ended.is_none() {
                 signal_group(&running.child, Signal::KILL);
@@ -278,6 +300,7 @@ impl Children {
 
     /// Ends every process of the task in order: TERM, the grace, KILL; returns when all have ended.
     pub(super) fn end_all(&mut self) {
+        self.forget(|_| true);
         let ids: Vec<u32> = self.running.keys().copied().collect();
         for id in &ids {
             self.kill(*id);

@@ -11,7 +11,7 @@ mod line;
 mod processes;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io::{BufRead, BufReader, Read, Write},
     path::{Path, PathBuf},
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
@@ -110,12 +110,12 @@ fn serve(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held
     let mut input = BufReader::new(input);
     let mut first = Vec::new();
     let _ = input.by_ref().take(MAX_LINE as u64).read_until(b'\n', &mut first);
-    let (mark, run, place, lease, grace, cpus, workdir) = match parse(&first) {
+    let (mark, run, place, lease, grace, cpus, workdir, again) = match parse(&first) {
         Ok((_, Down::Hello { protocol, .. })) if protocol != PROTOCOL => {
             return Err(format!("the runner speaks protocol {protocol}, this agent {PROTOCOL}"));
         }
-        Ok((_, Down::Hello { mark, run, place, lease, grace, cpus, workdir, .. })) => {
-            (mark, run, place, lease, grace, cpus, workdir)
+        Ok((_, Down::Hello { mark, run, place, lease, grace, cpus, workdir, again, .. })) => {
+            (mark, run, place, lease, grace, cpus, workdir, again)
         }
         _ => return Err("nobody said hello: the agent is started by `planrun run`, not by hand".to_owned()),
     };
@@ -124,13 +124,15 @@ fn serve(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held
     let ear = Arc::new(Ear::new(events.clone(), line.clone()));
     let (up, spoken) = speak(line.clone());
     let marks = [("PLANRUN_RUN", &run), ("PLANRUN_PLACE", &place)].map(|(k, v)| format!("{k}={v}"));
-    let reaped = processes::reap_leftovers(&marks);
+    let reaped = if again { processes::reap_leftovers(&marks) } else { 0 };
     let lasting = held.is_some();
     let (root, binary_dir) = held.map_or((None, None), |h| (Some(h.root), h.binary_dir));
     let root = workdir.map(PathBuf::from).or(root).unwrap_or_else(std::env::temp_dir);
     // A number of its own: an earlier agent that hangs and cleans up late does not remove ours.
     let name = format!("planrun-{run}-{place}.");
-    remove_earlier(&root, &name, binary_dir.as_deref());
+    if again {
+        remove_earlier(&root, &name, binary_dir.as_deref());
+    }
     let folder = root.join(format!("{name}{}", std::process::id()));
     let leavings: Vec<PathBuf> = [Some(folder.clone()), binary_dir].into_iter().flatten().collect();
     let made = std::fs::create_dir_all(&folder).and_then(|()| {
@@ -172,6 +174,7 @@ fn serve(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held
         task_count: 0,
         lease: Duration::from_secs_f64(lease.clamp(1.0, 86_400.0)),
         lasting,
+        later: VecDeque::new(),
         closed: false,
         ear: ear.clone(),
     };
@@ -341,6 +344,8 @@ struct Agent {
     task: Option<PathBuf>,
     task_count: u32,
     lease: Duration,
+    /// What the runner said while a task was cleaned up.
+    later: VecDeque<Down>,
     /// The runner went away in the middle of a clean-up.
     closed: bool,
     /// Whether a connection that is gone may be followed by another one.
@@ -364,7 +369,11 @@ impl Agent {
             if self.closed {
                 return Ok(());
             }
-            match inbox.recv_timeout(TICK) {
+            let next = match self.later.pop_front() {
+                Some(down) => Ok(Event::Down(down)),
+                None => inbox.recv_timeout(TICK),
+            };
+            match next {
                 Ok(Event::Closed) if self.lasting => {}
                 Ok(Event::Closed | Event::Down(Down::Bye)) | Err(RecvTimeoutError::Disconnected) => {
                     return Ok(());
@@ -442,7 +451,9 @@ impl Agent {
                         Event::Drained(id) => self.children.drained(id),
                         Event::Closed if self.lasting => {}
                         Event::Closed | Event::Told(_) | Event::Down(Down::Bye) => self.closed = true,
-                        Event::Down(_) | Event::Garbled(_) => {}
+                        // Words about the next task: their turn comes.
+                        Event::Down(down) => self.later.push_back(down),
+                        Event::Garbled(_) => {}
                     }
                 }
                 let (ended, stuck) = self.finish();

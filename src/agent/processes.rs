@@ -37,6 +37,46 @@ fn parents() -> BTreeMap<u32, u32> {
 
 /// All living descendants of this process.
 fn descendants() -> Vec<u32> {
+    children_of(std::process::id()).map_or_else(descendants_by_table, |children| {
+        let (mut found, mut next) = (Vec::new(), children);
+        while let Some(pid) = next.pop() {
+            next.extend(children_of(pid).unwrap_or_default());
+            if !is_zombie(pid) {
+                found.push(pid);
+            }
+        }
+        found
+    })
+}
+
+/// The children of a process as the kernel lists them; `None` where it does not. Far cheaper than all of `/proc`.
+fn children_of(pid: u32) -> Option<Vec<u32>> {
+    let mut children = Vec::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.filter_map(Result::ok) {
+        let list = std::fs::read_to_string(task.path().join("children"));
+        match list {
+            Ok(list) => children.extend(list.split_ascii_whitespace().filter_map(|p| p.parse::<u32>().ok())),
+            // A thread that has just ended has none; a kernel without these files says so of ourselves.
+            Err(_)
+                if pid == std::process::id()
+                    && !task.path().join("children").exists()
+                    && task.path().exists() =>
+            {
+                return None;
+            }
+            Err(_) => {}
+        }
+    }
+    Some(children)
+}
+
+fn is_zombie(pid: u32) -> bool {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.iter().rposition(|b| *b == b')').and_then(|at| stat.get(at + 2));
+    matches!(state, None | Some(b'Z' | b'X'))
+}
+
+fn descendants_by_table() -> Vec<u32> {
     let parents = parents();
     let own = std::process::id();
     let below = |mut pid: u32| {

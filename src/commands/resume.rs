@@ -81,7 +81,7 @@ pub fn resume(args: &ResumeArgs, ssh_config: Option<&std::path::Path>, talking: 
     let (id, plan, quick) = (first.run.clone(), &plan, first.quick);
     let settings = Settings { id, dir, plan, quick, spent_seconds, ways, talking };
     let begun = begun(&resumed.records);
-    execute(settings, schedule, run::Earlier { finished, begun, found }, &mut journal)
+    execute(settings, schedule, run::Earlier { finished, resumed: true, begun, found }, &mut journal)
 }
 
 /// Far more than any run tries; leaves room to count on.

@@ -154,6 +154,8 @@ pub(super) fn journal_error(e: &JournalError, dir: &Path) -> Error {
 pub(super) struct Earlier {
     /// Tasks that have ended for good.
     pub(super) finished: BTreeMap<TaskId, Outcome>,
+    /// Whether there was one.
+    pub(super) resumed: bool,
     /// Tries that were begun.
     pub(super) begun: BTreeMap<TaskId, u32>,
     /// What finished tasks found.
@@ -195,6 +197,7 @@ pub(super) fn execute(
             dir: dir.to_owned(),
             schedule,
             finished: earlier.finished,
+            resumed: earlier.resumed,
             begun: earlier.begun,
             earlier: earlier.found,
             quick,

@@ -113,23 +113,25 @@ impl Journal {
         Ok(Self { file, path, seq, length, begun: now, synced: now })
     }
 
+    /// Appends lines, and waits for the disk once. Otherwise as [`Self::append`].
+    ///
+    /// # Errors
+    /// When a line cannot be written, or the disk refuses.
+    pub fn append_all(&mut self, bodies: impl IntoIterator<Item = Body>) -> Result<(), JournalError> {
+        let mut due = self.synced.elapsed() >= SYNC_EVERY;
+        for body in bodies {
+            due |= is_edge(&body);
+            self.write(body)?;
+        }
+        if due { self.sync() } else { Ok(()) }
+    }
+
     /// Appends one line. The ends of runs and tasks are on disk when this returns; the rest at most a second later.
     ///
     /// # Errors
     /// When the line cannot be written; the journal is then as it was before.
     pub fn append(&mut self, body: Body) -> Result<(), JournalError> {
-        let edge = matches!(
-            body,
-            Body::TaskStarted { .. }
-                | Body::TaskEnded { .. }
-                | Body::RunEnded { .. }
-                | Body::RunResumed { .. }
-        );
-        self.write(body)?;
-        if edge || self.synced.elapsed() >= SYNC_EVERY {
-            self.sync()?;
-        }
-        Ok(())
+        self.append_all([body])
     }
 
     fn write(&mut self, body: Body) -> Result<(), JournalError> {
@@ -160,6 +162,14 @@ impl Journal {
     fn io(&self, action: &'static str, source: std::io::Error) -> JournalError {
         JournalError::Io { action, path: self.path.clone(), source }
     }
+}
+
+/// Whether a line is to be on disk before anybody acts on it.
+fn is_edge(body: &Body) -> bool {
+    matches!(
+        body,
+        Body::TaskStarted { .. } | Body::TaskEnded { .. } | Body::RunEnded { .. } | Body::RunResumed { .. }
+    )
 }
 
 /// The wall clock in UTC to the millisecond.

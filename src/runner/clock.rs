@@ -17,9 +17,6 @@ use super::contact::Contact;
 /// How many pings are sent.
 const PINGS: u32 = 16;
 
-/// How many may be under way.
-const AT_ONCE: u32 = 2;
-
 /// How long one waits for an answer; a busy agent may leave one out.
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -36,16 +33,20 @@ pub(super) struct Reading {
 }
 
 /// Asks for the offset.
-pub(super) struct Offset(Arc<Contact>);
+pub(super) struct Offset {
+    contact: Arc<Contact>,
+    /// How many pings may be under way: one is best, more take less time.
+    at_once: u32,
+}
 
 impl Offset {
-    pub(super) fn new(contact: Arc<Contact>) -> Self {
-        Self(contact)
+    pub(super) fn new(contact: Arc<Contact>, at_once: u32) -> Self {
+        Self { contact, at_once }
     }
 
     /// Sends pings and takes the best answer; `None` when none came.
     pub(super) async fn read(self) -> Option<Reading> {
-        let mut pongs = self.0.pongs();
+        let mut pongs = self.contact.pongs();
         // Our wall clock is read once, and carried on by the monotonic one: a step in between does no harm.
         let (zero, wall) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).ok()?.as_secs_f64());
         let since = |t: Instant| t.duration_since(zero).as_secs_f64();
@@ -53,8 +54,8 @@ impl Offset {
         let mut best: Option<Reading> = None;
         let (mut answers, mut lost) = (0, 0);
         while answers < PINGS {
-            while sent.len() < PINGS as usize && sent.len() < (answers + AT_ONCE) as usize {
-                self.0.ping(sent.len() as u32);
+            while sent.len() < PINGS as usize && sent.len() < (answers + self.at_once) as usize {
+                self.contact.ping(sent.len() as u32);
                 sent.push(Instant::now());
             }
             answers += 1;

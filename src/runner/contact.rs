@@ -38,6 +38,7 @@ pub(super) struct Contact {
     /// Messages that were read and wait for somebody to take them.
     busy: AtomicUsize,
     confirm: Notify,
+    room: Notify,
     attached: Notify,
     pings: Mutex<VecDeque<u32>>,
     pinged: Notify,
@@ -69,6 +70,7 @@ impl Default for Contact {
             unconfirmed_up: AtomicUsize::new(0),
             busy: AtomicUsize::new(0),
             confirm: Notify::new(),
+            room: Notify::new(),
             attached: Notify::new(),
             pings: Mutex::default(),
             pinged: Notify::new(),
@@ -136,6 +138,11 @@ impl Contact {
         line(0, &Down::Renew { seen: self.seen() }).ok()
     }
 
+    /// Waits until the agent has confirmed something: there may be room again.
+    pub(super) async fn may_have_room(&self) {
+        self.room.notified().await;
+    }
+
     /// Whether more may be sent.
     pub(super) fn has_room(&self) -> bool {
         lock(&self.state).bytes < MOST_UNCONFIRMED
@@ -190,8 +197,7 @@ impl Contact {
             state.unconfirmed.pop_front();
         }
         drop(state);
-        // There may be room again.
-        self.confirm.notify_one();
+        self.room.notify_one();
     }
 
     /// Waits for a ping that is to be sent.

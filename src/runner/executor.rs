@@ -26,7 +26,7 @@ use crate::{
     record::{Body, Cause, Expectation, Level, Outcome, OutcomeKind, Series, TaskId},
     stage::{
         drive::{Drive, Earlier, Found, Tell},
-        host::{Run as Program, TELEMETRY},
+        host::{Run as Program, Swept, TELEMETRY},
     },
 };
 
@@ -47,6 +47,9 @@ const MOST_NOTES: usize = 200;
 /// Series and facts that a task may leave there: a program that puts the step into a label makes one for each line.
 const MOST_NAMES: usize = 10_000;
 
+/// Seconds after which the host is sampled: a task that is over before has nothing to sample.
+const TELEMETRY_AFTER: f64 = 0.1;
+
 /// How long a new agent may take to end what one that is gone has left behind.
 const REAP: Duration = Duration::from_secs(10);
 
@@ -59,10 +62,23 @@ pub(super) struct Executor {
     pub(super) secrets: Arc<Secrets>,
     /// Tries that an earlier process of this run has begun.
     pub(super) begun: Arc<BTreeMap<TaskId, u32>>,
+    /// Whether an earlier process of this run was at work.
+    pub(super) resumed: bool,
+    /// Places where an agent of this process has been.
+    pub(super) opened: BTreeSet<String>,
     pub(super) transport: Ways,
     pub(super) ledger: Arc<Ledger>,
     pub(super) recorder: Recorder,
     pub(super) stop: watch::Receiver<Option<Stop>>,
+}
+
+/// What follows a task in its lane.
+#[derive(Clone, Copy)]
+struct Next {
+    /// The next task is on the same host.
+    goes_on: bool,
+    /// No other task is on this host.
+    last: bool,
 }
 
 /// What one try of a task came to.
@@ -81,7 +97,8 @@ impl Executor {
             *left.entry(&task.place.name).or_default() +=
                 usize::from(!finished.contains_key(&task.planned.id));
         }
-        for task in tasks.iter().filter(|t| !finished.contains_key(&t.planned.id)) {
+        let todo: Vec<&Task> = tasks.iter().filter(|t| !finished.contains_key(&t.planned.id)).collect();
+        for (index, task) in todo.iter().enumerate() {
             let needs = {
                 let (platform, stages) = (task.planned.platform.clone(), task.needs.clone());
                 let met = self.ledger.wait_until(|ledger| match ledger.needs(&platform, &stages) {
@@ -103,7 +120,8 @@ impl Executor {
             }
             let left = left.entry(&task.place.name).or_default();
             *left -= 1;
-            self.task(task, &mut links, *left == 0).await;
+            let goes_on = todo.get(index + 1).is_some_and(|next| next.place.name == task.place.name);
+            self.task(task, &mut links, Next { goes_on, last: *left == 0 }).await;
         }
         for link in links.into_values() {
             link.close().await;
@@ -111,7 +129,7 @@ impl Executor {
     }
 
     /// Takes one task to its end, with the tries that the plan allows.
-    async fn task(&mut self, task: &Task, links: &mut BTreeMap<String, Link>, last: bool) {
+    async fn task(&mut self, task: &Task, links: &mut BTreeMap<String, Link>, next: Next) {
         // Numbers go on where an earlier process stopped, so that its logs are not mixed with ours.
         let before = self.begun.get(&task.planned.id).copied().unwrap_or(0);
         for attempt in before + 1.. {
@@ -119,7 +137,7 @@ impl Executor {
             if !self.recorder.edge(Body::TaskStarted { task: id, attempt }).await {
                 return;
             }
-            let tried = self.attempt(task, attempt, links, last).await;
+            let tried = self.attempt(task, attempt, links, next).await;
             let again = attempt - before <= task.retries
                 && self.stop.borrow().is_none()
                 && matches!(tried.outcome.kind, OutcomeKind::Failed | OutcomeKind::Lost)
@@ -171,14 +189,14 @@ impl Executor {
         task: &Task,
         attempt: u32,
         links: &mut BTreeMap<String, Link>,
-        last: bool,
+        next: Next,
     ) -> Tried {
         let begun = Instant::now();
         let (tell, told) = mpsc::unbounded_channel();
         let mut book = Book::new(task, self.recorder.clone(), self.secrets.clone());
         // What was told is written down before the work goes on: a flood of numbers must not pile up here.
         let outcome = {
-            let work = self.work(task, (attempt, last), links, tell);
+            let work = self.work(task, (attempt, next), links, tell);
             tokio::pin!(work);
             let mut told = told;
             let mut flush = tokio::time::interval(FLUSH_EVERY);
@@ -208,9 +226,9 @@ impl Executor {
 
     /// The link to the task's host, opened if need be; then the work, its limit, and the clean-up.
     async fn work(
-        &self,
+        &mut self,
         task: &Task,
-        (attempt, last): (u32, bool),
+        (attempt, next): (u32, Next),
         links: &mut BTreeMap<String, Link>,
         tell: mpsc::UnboundedSender<Tell>,
     ) -> Result<(), Outcome> {
@@ -219,8 +237,10 @@ impl Executor {
         if !links.contains_key(place) {
             let transport = (self.transport)(&task.place)?;
             let lasting = transport.lasting();
+            let terms = self.terms(task);
+            self.opened.insert(place.clone());
             let link = tokio::select! {
-                link = Link::open(transport, self.terms(task)) => link?,
+                link = Link::open(transport, terms) => link?,
                 stop = self.stopped() => return Err(stop.outcome()),
             };
             if link.hello.reaped > 0 {
@@ -234,7 +254,7 @@ impl Executor {
                 let _ = tell.send(Tell::Note(true, note.clone()));
             }
             if lasting {
-                first_offset = Some(tokio::spawn(link.offset().read()));
+                first_offset = Some(tokio::spawn(link.offset(2).read()));
                 self.say_if_shared(task, &link, &tell);
             }
             links.insert(place.clone(), link);
@@ -253,11 +273,21 @@ impl Executor {
         if let Some(reading) = first_offset {
             tell_offset("start", reading.await.ok().flatten(), &tell);
         }
+        tell_gaps(&link.take_gaps(), &tell);
+        if next.goes_on && outcome.is_ok() {
+            // The next task's words go out behind this one's goodbye, without a round trip in between.
+            let told = link.host.finish_soon().await;
+            tell_swept(link.host.take_swept(), &tell);
+            for line in link.take_noise() {
+                let _ = tell.send(Tell::Note(false, format!("beside the agent's messages: {line}")));
+            }
+            return outcome.and(told);
+        }
         let over_the_net = task.place.ssh.is_some();
         // Contact may have to come back first.
         let patience = if over_the_net { self.lease + CLEAN_UP } else { CLEAN_UP };
-        let offset = link.offset();
-        let again = async { if over_the_net && last { offset.read().await } else { None } };
+        let offset = link.offset(8);
+        let again = async { if over_the_net && next.last { offset.read().await } else { None } };
         let (cleaned, again) = tokio::join!(timeout(patience, link.host.finish()), again);
         tell_offset("end", again, &tell);
         tell_gaps(&link.take_gaps(), &tell);
@@ -265,18 +295,7 @@ impl Executor {
             let _ = tell.send(Tell::Note(false, format!("beside the agent's messages: {line}")));
         }
         match cleaned {
-            Ok(Ok(swept)) => {
-                if !swept.stuck.is_empty() {
-                    let text = format!(
-                        "processes {:?} could not be ended: the kernel does not let them go",
-                        swept.stuck
-                    );
-                    let _ = tell.send(Tell::Note(true, text));
-                }
-                for trouble in swept.troubles {
-                    let _ = tell.send(Tell::Note(true, trouble));
-                }
-            }
+            Ok(Ok(swept)) => tell_swept(swept, &tell),
             Ok(Err(lost)) => {
                 let mut known = None;
                 if let Some(link) = links.remove(place) {
@@ -317,6 +336,7 @@ impl Executor {
     }
 
     fn terms(&self, task: &Task) -> Terms {
+        let again = self.resumed || self.opened.contains(&task.place.name);
         Terms {
             run: self.run.clone(),
             place: place_name(&task.place),
@@ -324,6 +344,7 @@ impl Executor {
             grace: GRACE,
             cpus: task.place.cpus,
             workdir: task.place.workdir.clone(),
+            again,
         }
     }
 
@@ -386,7 +407,8 @@ async fn drive(
     host.begin(&task.planned.id.0, logs).await?;
     // As many samples as it gets to take: it is ended with the task.
     let spec = serde_json::json!({ "samples": u64::MAX, "interval_seconds": if quick { 0.25 } else { 1.0 } });
-    host.start(Program::probe(TELEMETRY, "telemetry", &spec)).await?;
+    let after = Some(TELEMETRY_AFTER);
+    host.start(Program { after, ..Program::probe(TELEMETRY, "telemetry", &spec) }).await?;
     let mut drive = Drive {
         site: &task.site,
         host,
@@ -399,6 +421,17 @@ async fn drive(
         tell,
     };
     task.spec.drive(&mut drive).await
+}
+
+/// What the agent could not clean up.
+fn tell_swept(swept: Swept, tell: &mpsc::UnboundedSender<Tell>) {
+    if !swept.stuck.is_empty() {
+        let text = format!("processes {:?} could not be ended: the kernel does not let them go", swept.stuck);
+        let _ = tell.send(Tell::Note(true, text));
+    }
+    for trouble in swept.troubles {
+        let _ = tell.send(Tell::Note(true, trouble));
+    }
 }
 
 /// How far the host's clock is from ours.

@@ -52,6 +52,8 @@ pub(super) struct Terms {
     pub(super) grace: Duration,
     pub(super) cpus: Option<u32>,
     pub(super) workdir: Option<String>,
+    /// Whether an earlier agent of this run may have been there.
+    pub(super) again: bool,
 }
 
 /// What is beside the messages.
@@ -93,7 +95,7 @@ impl Link {
         let (down, downs) = mpsc::channel::<Down>(WAITING);
         let (ups, mut up) = mpsc::channel::<Up>(WAITING);
         let lease = terms.lease;
-        let Terms { run, place, grace, cpus, workdir, .. } = terms;
+        let Terms { run, place, grace, cpus, workdir, again, .. } = terms;
         let hello = Down::Hello {
             protocol: PROTOCOL,
             mark: mark.clone(),
@@ -103,6 +105,7 @@ impl Link {
             grace: grace.as_secs_f64(),
             cpus,
             workdir,
+            again,
         };
         let contact = Arc::new(Contact::default());
         let keeper = Keeper { contact: contact.clone(), noise: noise.clone(), mark, ups, lease };
@@ -111,7 +114,7 @@ impl Link {
             || noise.lock().unwrap_or_else(PoisonError::into_inner).last().cloned().unwrap_or_default();
         match timeout(PATIENCE, up.recv()).await {
             Ok(Some(Up::Hello { protocol: PROTOCOL, cpus, reaped, boot_id, folder, .. })) => {
-                let host = Host::new(down.clone(), up, cpus.max(1));
+                let host = Host::new(down.clone(), up, cpus.max(1), folder.clone());
                 let hello = Hello { boot_id, reaped, folder };
                 let keeper = tokio::spawn(keeper.keep(connection, transport, hello.clone(), downs));
                 Ok(Self { host, hello, notes, contact, noise, down, keeper })
@@ -145,8 +148,8 @@ impl Link {
     }
 
     /// What is asked of the host's clock and this one's.
-    pub(super) fn offset(&self) -> Offset {
-        Offset::new(self.contact.clone())
+    pub(super) fn offset(&self, at_once: u32) -> Offset {
+        Offset::new(self.contact.clone(), at_once)
     }
 
     /// Says goodbye and waits until the agent has cleaned up. Returns its last words, if there are any.
@@ -259,6 +262,7 @@ impl Keeper {
                     self.contact.send(&message)
                 }
                 id = self.contact.next_ping() => line(0, &Down::Ping { id }).ok(),
+                () = self.contact.may_have_room() => continue,
                 () = self.contact.wants_to_confirm() => self.contact.confirmation(),
                 _ = due.tick() => {
                     // An agent answers each pulse; one that says nothing for two is not reached.

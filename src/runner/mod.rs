@@ -86,6 +86,8 @@ pub struct Run {
     pub finished: BTreeMap<TaskId, Outcome>,
     /// Tries that an earlier process of this run has begun, by task.
     pub begun: BTreeMap<TaskId, u32>,
+    /// Whether an earlier process of this run was at work: agents then look for what it left behind.
+    pub resumed: bool,
     /// What finished tasks found, for stages that compare their variants.
     pub earlier: Vec<(TaskId, Earlier)>,
     /// A rehearsal.
@@ -151,6 +153,9 @@ pub fn settled(task: &TaskId, outcome: &Outcome) -> Body {
     }
 }
 
+/// Messages that are written at once.
+const BATCH: usize = 256;
+
 /// Runs a schedule to its end, or until told to stop.
 ///
 /// # Errors
@@ -180,6 +185,8 @@ pub async fn run(run: Run, journal: &mut Journal, watcher: &mut dyn Watch) -> Re
             lease: run.lease,
             secrets: secrets.clone(),
             begun: begun.clone(),
+            resumed: run.resumed,
+            opened: std::collections::BTreeSet::new(),
             transport: run.transport.clone(),
             ledger: ledger.clone(),
             recorder: recorder.clone(),
@@ -192,30 +199,43 @@ pub async fn run(run: Run, journal: &mut Journal, watcher: &mut dyn Watch) -> Re
     let clock = Clock::start();
     let mut outer = run.stop;
     let (mut failed, mut fault) = (None, None);
+    let mut batch = Vec::with_capacity(BATCH);
     let mut warned = run.warn_after.is_none();
     let mut tick = tokio::time::interval(Duration::from_millis(500));
     loop {
         tokio::select! {
-            message = messages.recv() => match message {
-                None => break,
-                Some(Message::Progress(task, done, of, rate)) => watcher.progress(&task, done, of, &rate),
-                Some(Message::Record(body, done)) => {
-                    if failed.is_some() {
-                        continue; // nobody is told that it was written
+            count = messages.recv_many(&mut batch, BATCH) => {
+                if count == 0 {
+                    break;
+                }
+                // The disk is waited for once for all that have come meanwhile.
+                let (mut bodies, mut done, mut ends) = (Vec::new(), Vec::new(), 0);
+                for message in batch.drain(..) {
+                    match message {
+                        Message::Progress(task, done, of, rate) => watcher.progress(&task, done, of, &rate),
+                        Message::Record(body, written) => {
+                            watcher.body(&body);
+                            // What was interrupted is not over: a resume takes it up again.
+                            ends += usize::from(matches!(&body, Body::TaskEnded { retried: false, outcome, .. }
+                                if outcome.kind != OutcomeKind::Interrupted));
+                            bodies.push(body);
+                            done.extend(written);
+                        }
                     }
-                    watcher.body(&body);
-                    // What was interrupted is not over: a resume takes it up again.
-                    let end = matches!(&body, Body::TaskEnded { retried: false, outcome, .. }
-                        if outcome.kind != OutcomeKind::Interrupted);
-                    match journal.append(body) {
-                        Ok(()) => {
-                            ended += usize::from(end);
-                            done.map(|d| d.send(()));
+                }
+                if failed.is_some() {
+                    continue; // nobody is told that it was written
+                }
+                match journal.append_all(bodies) {
+                    Ok(()) => {
+                        ended += ends;
+                        for waiting in done {
+                            let _ = waiting.send(());
                         }
-                        Err(e) => {
-                            failed = Some(e);
-                            inner_stop.send_replace(Some(Stop::Journal));
-                        }
+                    }
+                    Err(e) => {
+                        failed = Some(e);
+                        inner_stop.send_replace(Some(Stop::Journal));
                     }
                 }
             },

@@ -56,6 +56,7 @@ pub async fn look(
         grace: GRACE,
         cpus: place.cpus,
         workdir: place.workdir.clone(),
+        again: false,
     };
     let lasting = transport.lasting();
     let mut link = Link::open(transport, terms).await?;
@@ -83,7 +84,7 @@ pub async fn look(
         Ok(look)
     }
     .await;
-    let offset = if lasting { link.offset().read().await } else { None };
+    let offset = if lasting { link.offset(1).read().await } else { None };
     let lost = link.lost();
     link.close().await;
     let offset = offset.map(|Reading { offset, error }| (offset, error));

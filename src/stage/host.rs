@@ -42,6 +42,14 @@ pub struct Host {
     /// When anything was last printed there, by the host's monotonic clock, in seconds.
     pub latest: f64,
     next: u32,
+    /// The agent's folder, below which it makes one for each task.
+    root: String,
+    /// Tasks that were begun.
+    tasks: u32,
+    /// Tasks that are over, and that the agent has not cleaned up yet.
+    closing: u32,
+    /// What it found when it did.
+    swept: Swept,
     /// Programs that were started and have not ended.
     running: BTreeMap<u32, (Role, Lines)>,
     /// Lines of programs beside the main one, until somebody asks.
@@ -78,12 +86,14 @@ pub struct Run {
     pub stdin: Option<String>,
     /// What undoes it.
     pub undo: Option<Vec<String>>,
+    /// Seconds to wait before it is started.
+    pub after: Option<f64>,
 }
 
 impl Run {
     /// A program with nothing special about it.
     pub fn new(role: Role, program: Program) -> Self {
-        Self { role, program, env: BTreeMap::new(), dir: None, stdin: None, undo: None }
+        Self { role, program, env: BTreeMap::new(), dir: None, stdin: None, undo: None, after: None }
     }
 
     /// A probe with its options.
@@ -122,33 +132,41 @@ pub struct Swept {
 
 impl Host {
     /// A host over an open link to its agent.
-    pub fn new(down: mpsc::Sender<Down>, up: mpsc::Receiver<Up>, cpus: u32) -> Self {
-        let heard = std::time::Instant::now();
-        let (running, beside, ended) = (BTreeMap::new(), Vec::new(), Vec::new());
-        let (folder, next, beside_bytes, tap) = (String::new(), 0, 0, None);
-        Self { down, up, tap, folder, cpus, heard, latest: 0.0, next, running, beside, beside_bytes, ended }
+    pub fn new(down: mpsc::Sender<Down>, up: mpsc::Receiver<Up>, cpus: u32, root: String) -> Self {
+        Self {
+            down,
+            up,
+            tap: None,
+            folder: root.clone(),
+            cpus,
+            heard: std::time::Instant::now(),
+            latest: 0.0,
+            next: 0,
+            root,
+            tasks: 0,
+            closing: 0,
+            swept: Swept::default(),
+            running: BTreeMap::new(),
+            beside: Vec::new(),
+            beside_bytes: 0,
+            ended: Vec::new(),
+        }
     }
 
-    /// Begins a task: the agent makes its folder, raw output goes to `tap`.
+    /// Begins a task: the agent makes its folder, raw output goes to `tap`. Nothing is waited for: where the folder will
+    /// be is known, and an agent that cannot make it says so when it is asked for more.
     ///
     /// # Errors
-    /// When contact is lost or the folder cannot be made.
+    /// When contact is lost.
     pub async fn begin(&mut self, task: &str, tap: Box<dyn Tap>) -> Result<(), Outcome> {
         self.tap = Some(tap);
         self.running.clear();
         self.beside.clear();
         self.beside_bytes = 0;
         self.ended.clear();
-        self.tell(Down::Begin { task: task.to_owned() }).await?;
-        loop {
-            match self.hear().await? {
-                Up::Begun { folder } => {
-                    self.folder = folder;
-                    return Ok(());
-                }
-                other => self.beside(other)?,
-            }
-        }
+        self.tasks += 1;
+        self.folder = format!("{}/task-{}", self.root, self.tasks);
+        self.tell(Down::Begin { task: task.to_owned() }).await
     }
 
     /// Ends the task: the agent ends all that it started and removes its folder.
@@ -156,16 +174,41 @@ impl Host {
     /// # Errors
     /// When contact is lost.
     pub async fn finish(&mut self) -> Result<Swept, Outcome> {
-        self.tell(Down::Finish).await?;
-        let mut troubles = Vec::new();
-        loop {
-            match self.hear().await? {
-                Up::Finished { ended, stuck } => {
-                    self.tap = None;
-                    return Ok(Swept { ended, stuck, troubles });
-                }
-                // What goes wrong now does not change how the task ended, but somebody should know.
-                other => troubles.extend(self.beside(other).err().map(|o| o.reason)),
+        self.finish_soon().await?;
+        while self.closing > 0 {
+            let up = self.receive().await?;
+            self.close(up);
+        }
+        self.tap = None;
+        Ok(self.take_swept())
+    }
+
+    /// Tells the agent to end the task, and does not wait: nothing of the next one begins before it has.
+    ///
+    /// # Errors
+    /// When contact is lost.
+    pub async fn finish_soon(&mut self) -> Result<(), Outcome> {
+        self.closing += 1;
+        self.tell(Down::Finish).await
+    }
+
+    /// What the agent found when it cleaned up, since the last call.
+    pub fn take_swept(&mut self) -> Swept {
+        std::mem::take(&mut self.swept)
+    }
+
+    /// A message about a task that is over.
+    fn close(&mut self, up: Up) {
+        match up {
+            Up::Finished { ended, stuck } => {
+                self.closing -= 1;
+                self.swept.ended += ended;
+                self.swept.stuck.extend(stuck);
+            }
+            // What goes wrong now does not change how the task ended, but somebody should know.
+            other => {
+                let trouble = self.beside(other).err();
+                self.swept.troubles.extend(trouble.map(|o| o.reason));
             }
         }
     }
@@ -175,6 +218,14 @@ impl Host {
     }
 
     async fn hear(&mut self) -> Result<Up, Outcome> {
+        while self.closing > 0 {
+            let up = self.receive().await?;
+            self.close(up);
+        }
+        self.receive().await
+    }
+
+    async fn receive(&mut self) -> Result<Up, Outcome> {
         let up = self.up.recv().await.ok_or_else(contact_lost)?;
         self.heard = std::time::Instant::now();
         if let Up::Output { at, .. } = &up {
@@ -197,8 +248,8 @@ impl Host {
         let id = self.next;
         self.next += 1;
         self.running.insert(id, (run.role, Lines::default()));
-        let Run { program, env, dir, stdin, undo, .. } = run;
-        self.tell(Down::Spawn(Box::new(Spawn { id, program, env, dir, stdin, undo }))).await?;
+        let Run { program, env, dir, stdin, undo, after, .. } = run;
+        self.tell(Down::Spawn(Box::new(Spawn { id, program, env, dir, stdin, undo, after }))).await?;
         Ok(id)
     }
 
@@ -334,7 +385,7 @@ impl Host {
             }
             // A disk that is full says so early: the rest is not sent.
             while let Ok(up) = self.up.try_recv() {
-                self.beside(up)?;
+                if self.closing > 0 { self.close(up) } else { self.beside(up)? }
             }
         }
         loop {
