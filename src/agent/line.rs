@@ -7,12 +7,16 @@ use std::{
     collections::VecDeque,
     io::Write,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use crate::wire::{Up, line, prefix};
 
 /// Bytes of messages that may wait to be confirmed; what prints more then waits, too.
 const MOST_UNCONFIRMED: usize = 16 << 20;
+
+/// How often a busy line is tried again for a word about the contact.
+const MENTION_TRIES: u32 = 100;
 
 /// A way to the runner that can be cut from outside, so that nobody stays stuck in writing to it.
 pub(super) trait Way: Write + Send {
@@ -93,12 +97,16 @@ impl Line {
         true
     }
 
-    /// Says something about the contact, unless the line is busy: it will come again.
+    /// Says something about the contact, unless the line stays busy: it will come again.
     pub(super) fn mention(&self, up: &Up) {
-        if let Ok(mut said) = self.0.said.try_lock()
-            && let Some(bytes) = self.bytes(0, up)
-        {
-            said.write(&bytes);
+        let Some(bytes) = self.bytes(0, up) else { return };
+        for _ in 0..MENTION_TRIES {
+            // Not waited for without end: who holds the line may be stuck in writing to a runner that does not read.
+            if let Ok(mut said) = self.0.said.try_lock() {
+                said.write(&bytes);
+                return;
+            }
+            std::thread::sleep(Duration::from_micros(200));
         }
     }
 

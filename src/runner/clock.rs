@@ -18,10 +18,10 @@ use super::contact::Contact;
 const PINGS: u32 = 16;
 
 /// How long one waits for an answer; a busy agent may leave one out.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// So many answers may be left out.
-const MOST_LOST: u32 = 3;
+const MOST_LOST: u32 = 1;
 
 /// What was found, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]

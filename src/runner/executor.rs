@@ -47,6 +47,9 @@ const MOST_NOTES: usize = 200;
 /// Series and facts that a task may leave there: a program that puts the step into a label makes one for each line.
 const MOST_NAMES: usize = 10_000;
 
+/// Pings under way at a time: the clock is read within two round trips.
+const PINGS_AT_ONCE: u32 = 8;
+
 /// Seconds after which the host is sampled: a task that is over before has nothing to sample.
 const TELEMETRY_AFTER: f64 = 0.1;
 
@@ -254,7 +257,7 @@ impl Executor {
                 let _ = tell.send(Tell::Note(true, note.clone()));
             }
             if lasting {
-                first_offset = Some(tokio::spawn(link.offset(2).read()));
+                first_offset = Some(tokio::spawn(link.offset(PINGS_AT_ONCE).read()));
                 self.say_if_shared(task, &link, &tell);
             }
             links.insert(place.clone(), link);
@@ -286,7 +289,7 @@ impl Executor {
         let over_the_net = task.place.ssh.is_some();
         // Contact may have to come back first.
         let patience = if over_the_net { self.lease + CLEAN_UP } else { CLEAN_UP };
-        let offset = link.offset(8);
+        let offset = link.offset(PINGS_AT_ONCE);
         let again = async { if over_the_net && next.last { offset.read().await } else { None } };
         let (cleaned, again) = tokio::join!(timeout(patience, link.host.finish()), again);
         tell_offset("end", again, &tell);
