@@ -66,7 +66,11 @@ pub(crate) struct Context<'a> {
     unresolved: RefCell<HashSet<Pos>>,
     /// Which of how many stand-ins an unknown value is at, by the id of the value.
     stand_in: RefCell<HashMap<u32, (usize, usize)>>,
-    full: Cell<bool>,
+    /// Errors taken so far, and warnings and notes.
+    errors: Cell<usize>,
+    remarks: Cell<usize>,
+    /// Readings went on for too long.
+    given_up: Cell<bool>,
 }
 
 impl<'a> Context<'a> {
@@ -84,7 +88,9 @@ impl<'a> Context<'a> {
             filled: RefCell::default(),
             unresolved: RefCell::default(),
             stand_in: RefCell::default(),
-            full: Cell::new(false),
+            errors: Cell::new(0),
+            remarks: Cell::new(0),
+            given_up: Cell::new(false),
         }
     }
 
@@ -131,8 +137,22 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Whether no more errors are taken; what is costly to find or to word may be left out then.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors.get() >= MOST_FINDINGS
+    }
+
+    /// Whether no more warnings and notes are taken.
+    pub(crate) fn is_full_of_remarks(&self) -> bool {
+        self.remarks.get() >= MOST_FINDINGS
+    }
+
     /// Takes a finding, unless it was said before.
     pub(crate) fn report(&self, mut finding: Finding) {
+        let taken = if finding.severity == Severity::Error { &self.errors } else { &self.remarks };
+        if taken.get() >= MOST_FINDINGS {
+            return;
+        }
         if let Some(filled) = self.filled.borrow().get(&finding.pos) {
             // The value may be a secret: the plan's own words stand for it.
             let (value, written) = (format!("`{}`", filled.value), format!("`{}`", filled.written));
@@ -141,12 +161,8 @@ impl<'a> Context<'a> {
             }
         }
         shorten(&mut finding.message);
-        let same = |f: &&Finding| (f.severity == Severity::Error) == (finding.severity == Severity::Error);
-        if self.findings.borrow().iter().filter(same).count() >= MOST_FINDINGS {
-            self.full.set(self.full.get() || finding.severity == Severity::Error);
-            return;
-        }
         if self.said.borrow_mut().insert((finding.pos, finding.message.clone())) {
+            taken.set(taken.get() + 1);
             self.findings.borrow_mut().push(finding);
         }
     }
@@ -202,14 +218,15 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn has_errors(&self) -> bool {
-        self.findings.borrow().iter().any(|f| f.severity == Severity::Error)
+        self.errors.get() > 0
     }
 
     /// All findings, in the order of the text.
     pub(crate) fn into_findings(self) -> Vec<Finding> {
+        let there_may_be_more = self.is_full() || self.given_up.get();
         let mut findings = self.findings.into_inner();
         findings.sort();
-        if self.full.get()
+        if there_may_be_more
             && let Some(last) = findings.last()
         {
             let message = "there may be more: fix these first";
@@ -256,8 +273,8 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(root: &'a Node, context: &'a Context<
         if context.has_errors() {
             passes += 1;
         }
-        if passes >= MOST_PASSES || context.full.get() {
-            context.full.set(true);
+        if passes >= MOST_PASSES || context.is_full() {
+            context.given_up.set(true);
             return None;
         }
     }
