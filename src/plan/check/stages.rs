@@ -129,7 +129,8 @@ impl Check<'_> {
             }
             while let Some((_, id, wanted)) = way.last_mut() {
                 let is_open = |need: &&Name| need.value != *id && !settled.contains(need.value.as_str());
-                let next = wanted.filter(is_open).find_map(|need| Some((need, needs.get(need.value.as_str())?)));
+                let next =
+                    wanted.filter(is_open).find_map(|need| Some((need, needs.get(need.value.as_str())?)));
                 let Some((need, further)) = next else {
                     settled.insert(id);
                     way.pop();
