@@ -1,6 +1,6 @@
 //! `resume`: goes on where a run stopped. Finished tasks are not repeated, none is lost.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use crate::{
     cli::ResumeArgs,
@@ -102,7 +102,7 @@ fn same_plan(first: &RunStarted) -> Result<(), Error> {
     if model::digest(&first.plan_text, &first.set) != first.plan.digest {
         return Err(other("the plan in the journal is not the one that the run began with"));
     }
-    match std::fs::read(&first.plan_path) {
+    match super::read_regular(Path::new(&first.plan_path)) {
         Ok(text) if text != first.plan_text.as_bytes() => Err(other(&format!(
             "{} has changed since the run began: the journal is of another plan",
             first.plan_path

@@ -78,7 +78,8 @@ impl Loaded {
         render(form, &all)
     }
 
-    fn refused(finding: Finding) -> Self {
+    fn refused(mut finding: Finding) -> Self {
+        finding.shorten();
         Self { plan: None, rubric: None, findings: vec![finding], rubric_file: None }
     }
 }

@@ -26,7 +26,12 @@ use super::{
     suggest,
     tree::{Key, Node, Value},
 };
-use crate::{findings::Place, measure::quantity::Date, platform::Name, score::rubric::Rubric};
+use crate::{
+    findings::Place,
+    measure::quantity::{Date, Duration},
+    platform::Name,
+    score::rubric::Rubric,
+};
 
 /// A plan under check.
 pub(crate) struct Check<'a> {
@@ -41,6 +46,9 @@ pub(crate) struct Check<'a> {
     today: Option<Date>,
     has_file: &'a dyn Fn(&str) -> bool,
 }
+
+/// The longest time that anything in a plan may take.
+const LONGEST: Duration = Duration::from_seconds(366.0 * 86_400.0);
 
 /// Maps up to this length are searched from front to back.
 const SHORT: usize = 16;
@@ -118,6 +126,18 @@ impl<'a> Check<'a> {
             entries.iter().rev().map(|entry| (meant(entry), entry)).collect()
         });
         map.get(key).copied()
+    }
+
+    /// A duration that nobody waits for: none at all, or longer than a year.
+    fn span(&self, what: &str, place: Place, duration: Duration) {
+        if self.context.is_unresolved(place) {
+            return;
+        }
+        if duration.seconds <= 0.0 {
+            self.context.error(place, format!("a {what} of nothing"));
+        } else if duration.seconds > LONGEST.seconds {
+            self.context.error(place, format!("a {what} of more than {LONGEST}"));
+        }
     }
 
     /// Where the plan begins.

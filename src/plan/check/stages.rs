@@ -228,11 +228,18 @@ impl Check<'_> {
             }
             Spec::Inventory(_) => {}
         }
+        let least = Duration::from_seconds(spec.at_least_seconds());
+        if least.seconds > super::LONGEST.seconds {
+            let message = format!("the stage takes at least {least}, more than {}", super::LONGEST);
+            self.context.error(place, message);
+        }
+        if let Some(timeout) = &entry.timeout {
+            self.span("timeout", timeout.place, timeout.value);
+        }
         if let Some(timeout) = &entry.timeout
             && !self.context.is_unresolved(timeout.place)
-            && timeout.seconds < spec.at_least_seconds()
+            && timeout.seconds < least.seconds
         {
-            let least = Duration::from_seconds(spec.at_least_seconds());
             self.context
                 .error(timeout.place, format!("the stage takes at least {least}: it can never end in time"));
         }

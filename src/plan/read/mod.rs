@@ -182,7 +182,7 @@ impl<'a> Context<'a> {
         for text in [Some(&mut finding.message), finding.help.as_mut()].into_iter().flatten() {
             self.conceal(finding.pos, text);
         }
-        shorten(&mut finding.message);
+        finding.shorten();
         if self.said.borrow_mut().insert((finding.pos, finding.message.clone())) {
             taken.set(taken.get() + 1);
             self.findings.borrow_mut().push(finding);
@@ -287,15 +287,6 @@ impl<'a> Context<'a> {
 
     fn is_poisoned(&self, node: &Node) -> bool {
         self.poisoned.borrow().contains(&node.id)
-    }
-}
-
-/// A message quotes what it is about; a quoted block of text need not be whole.
-fn shorten(message: &mut String) {
-    const MOST: usize = 600;
-    if let Some((end, _)) = message.char_indices().nth(MOST) {
-        message.truncate(end);
-        message.push('…');
     }
 }
 

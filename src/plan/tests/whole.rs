@@ -1,7 +1,7 @@
 //! What loading promises whatever the plan: hostile texts, variables, `--set`, rubrics, the model.
 
 use super::*;
-use crate::findings::Severity;
+use crate::findings::{Finding, Severity};
 
 const SMALL: &str = include_str!("../../../fixtures/plans/good/small.yaml");
 const FULL: &str = include_str!("../../../fixtures/plans/good/full.yaml");
@@ -248,6 +248,7 @@ fn a_set_that_fits_nothing_names_itself() {
         ("limits.max_spend=10", "--set limits.max_spend: `10` has no currency: write 10 CNY, with a space"),
         ("platforms.cloud.region=x", "--set platforms.cloud.region: no `cloud` under `platforms`"),
         ("stages.gtp.repeat=2", "--set stages.gtp.repeat: no `gtp` in the list `stages`"),
+        ("stages.+0.repeat=2", "--set stages.+0.repeat: no `+0` in the list `stages`"),
         ("stages.99.repeat=2", "--set stages.99.repeat: no `99` in the list `stages`"),
         ("name.x=2", "--set name.x: `name` is a single value: it has no `x`"),
         ("period=", "--set period: there is no value"),
@@ -260,6 +261,25 @@ fn a_set_that_fits_nothing_names_itself() {
         assert!(found.contains(&wanted), "{argument}: {found:?}");
         assert!(loaded.plan.is_none());
         assert!(loaded.findings.iter().all(|f| f.pos.line > 0), "{:?}", loaded.findings);
+    }
+}
+
+#[test]
+fn what_is_long_is_not_repeated_in_full() {
+    let long = "x".repeat(50_000);
+    for (text, argument) in [
+        (SMALL.replace("name: q", &format!("name: !{long} q")), None),
+        (SMALL.replace("name: q", &format!("{long}: q")), None),
+        (SMALL.to_owned(), Some(format!("{long}=1"))),
+        (SMALL.to_owned(), Some(format!("currency={long}"))),
+        (SMALL.to_owned(), Some(long.clone())),
+        (SMALL.to_owned(), Some(format!("stages.{long}.repeat=1"))),
+    ] {
+        let loaded = load("p.yaml", &text, &Options { set: argument.into_iter().collect(), ..options() });
+        assert!(loaded.has_errors());
+        for Finding { message, help, .. } in &loaded.findings {
+            assert!(message.len() + help.as_ref().map_or(0, String::len) < 2500, "{} bytes", message.len());
+        }
     }
 }
 
