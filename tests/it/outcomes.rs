@@ -326,7 +326,7 @@ fn with_docker(script: Option<&str>) -> Sandbox {
 /// Records how it is called; `run` takes the last argument as the script.
 const DOCKER: &str = r#"
 for a; do printf '%s\n' "$a"; done >>$SEEN/docker
-[ "$1" = run ] || exit 0
+[ "$1" = run ] || { echo "$PLANRUN_RUN" >$SEEN/undone; exit 0; }
 for a; do last=$a; done
 exec sh -c "$last"
 "#;
@@ -342,6 +342,7 @@ fn an_image_runs_by_the_runtime_and_is_removed() {
     }
     assert!(!calls.contains("hush"), "values stay out of the process table");
     assert_eq!(&lines[lines.len() - 3..lines.len() - 1], ["rm", "-f"], "{calls}");
+    assert_eq!(s.seen("undone").trim(), s.journal()[0].1["run"], "what undoes knows its run");
     assert_eq!(s.samples("one/a", "m"), [2.0]);
 }
 
