@@ -78,12 +78,14 @@ pub struct Run {
     pub stdin: Option<String>,
     /// What undoes it.
     pub undo: Option<Vec<String>>,
+    /// The program beside that it cannot do without: it is ended once that one has failed.
+    pub beside: Option<Role>,
 }
 
 impl Run {
     /// A program with nothing special about it.
     pub fn new(role: Role, program: Program) -> Self {
-        Self { role, program, env: BTreeMap::new(), dir: None, stdin: None, undo: None }
+        Self { role, program, env: BTreeMap::new(), dir: None, stdin: None, undo: None, beside: None }
     }
 
     /// A probe with its options.
@@ -222,8 +224,9 @@ impl Host {
     /// # Errors
     /// When contact is lost or the agent cannot do it; a program that fails is no error here.
     pub async fn run(&mut self, run: Run, mut each: impl FnMut(Line<'_>) + Send) -> Result<Ended, Outcome> {
-        let role = run.role;
+        let (role, needed) = (run.role, run.beside);
         let own = self.start(run).await?;
+        let mut given_up = false;
         let mut errors = Lines::default();
         let mut last_words = std::collections::VecDeque::new();
         let mut latest = 0.0;
@@ -257,6 +260,11 @@ impl Host {
                     return Ok(Ended { status, seconds, last_words: last_words.into() });
                 }
                 other => self.beside(other)?,
+            }
+            let needed = needed.and_then(|role| self.ended_beside(role));
+            if !given_up && needed.is_some_and(|status| *status != Status::Exited(0)) {
+                given_up = true;
+                self.tell(Down::Kill { id: own }).await?;
             }
         }
     }

@@ -273,7 +273,7 @@ fn a_server_runs_beside_and_is_ended() {
     let s = Sandbox::new()
         .workload("good", "serve: 'echo $$ >$SEEN/server; exec sleep 1000', command: 'while ! [ -s $SEEN/server ]; do sleep 0.01; done; kill -0 $(cat $SEEN/server)'")
         .stage("id: good, timeout: 60s, command: { workload: good }")
-        .workload("bad", "serve: 'echo no port >&2; exit 5', command: 'sleep 1'")
+        .workload("bad", "serve: 'echo no port >&2; exit 5', command: 'exec sleep 1000'")
         .stage("id: bad, timeout: 60s, command: { workload: bad }");
     s.run(&[]).code(3);
     assert_eq!(s.outcome("one/good"), "ok/none", "{}", s.reason("one/good"));
