@@ -86,7 +86,9 @@ fn walk<'n>(node: &'n Node, path: &mut Vec<&'n str>, context: &Context<'_>) {
         }
         Value::Seq(items) => {
             path.push("[]");
-            items.iter().for_each(|item| walk(item, path, context));
+            for item in items {
+                walk(item, path, context);
+            }
             path.pop();
         }
         Value::Scalar { text, .. } => {

@@ -73,15 +73,15 @@ impl Logs {
     }
 
     /// Writes a piece to a file, with secrets masked.
-    fn write(&mut self, path: PathBuf, how: &OpenOptions, bytes: &[u8], last: bool) {
-        let target = self.open.entry(path.clone()).or_insert_with(|| {
+    fn write(&mut self, path: &Path, how: &OpenOptions, bytes: &[u8], last: bool) {
+        let target = self.open.entry(path.to_owned()).or_insert_with(|| {
             let made = path.parent().is_some_and(|dir| create_dir_all(dir).is_ok());
-            Target { file: made.then(|| how.open(&path).ok()).flatten(), held: Vec::new() }
+            Target { file: made.then(|| how.open(path).ok()).flatten(), held: Vec::new() }
         });
         let masked = self.secrets.mask_stream(&mut target.held, bytes, last);
         let written = target.file.as_mut().is_some_and(|f| f.write_all(&masked).is_ok());
         if last {
-            self.open.remove(&path);
+            self.open.remove(path);
         }
         if !written && !self.failed {
             self.failed = true;
@@ -101,7 +101,7 @@ impl Tap for Logs {
             Stream::Err => "err",
         };
         let path = self.dir.join(format!("attempt-{}.{role}.{end}", self.attempt));
-        self.write(path, OpenOptions::new().append(true).create(true), bytes, false);
+        self.write(&path, OpenOptions::new().append(true).create(true), bytes, false);
     }
 
     fn artifact(&mut self, path: &str, bytes: &[u8], last: bool) {
@@ -110,7 +110,7 @@ impl Tap for Logs {
         // The name comes from the host: it must stay below the folder.
         if path.components().all(|c| matches!(c, Component::Normal(_))) {
             let how = OpenOptions::new().write(true).create(true).truncate(true).clone();
-            self.write(self.artifacts.join(path), &how, bytes, last);
+            self.write(&self.artifacts.join(path), &how, bytes, last);
         }
     }
 

@@ -199,9 +199,10 @@ fn forms(c: char) -> Vec<Form> {
     let exact = |text: &str| Form { bytes: text.as_bytes().to_vec(), any_case: false };
     let any_case = |text: String| Form { bytes: text.into_bytes(), any_case: true };
     let plain = c.to_string();
-    let percent = plain.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    let escaped = c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
-    let mut all = vec![exact(&plain), any_case(percent), any_case(escaped)];
+    let percent: Vec<String> = plain.bytes().map(|byte| format!("%{byte:02x}")).collect();
+    let escaped: Vec<String> =
+        c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect();
+    let mut all = vec![exact(&plain), any_case(percent.concat()), any_case(escaped.concat())];
     all.extend(match c {
         '"' | '\\' | '/' => Some(exact(&format!("\\{c}"))),
         '\n' => Some(exact("\\n")),
@@ -248,7 +249,7 @@ mod tests {
         for text in [
             "p/ä\"w d",
             r#"p\/\u00e4\"w d"#,
-            r#"\u0070\u002F\u00E4\u0022\u0077\u0020\u0064"#,
+            r"\u0070\u002F\u00E4\u0022\u0077\u0020\u0064",
             "p%2Fä%22w+d",
             "%70%2f%c3%a4%22%77%20%64",
             r"a\\b/c",

@@ -42,13 +42,16 @@ pub(crate) struct Check<'a> {
     /// Stages that were read, by id; of several with one id the first.
     entries: HashMap<&'a str, &'a Entry>,
     /// Long maps that were looked into, by the id of the map and the keys that theirs stand for.
-    maps: RefCell<HashMap<u32, HashMap<&'a str, &'a (Key, Node)>>>,
+    maps: RefCell<HashMap<u32, ByKey<'a>>>,
     today: Option<Date>,
     has_file: &'a dyn Fn(&str) -> bool,
 }
 
 /// The longest time that anything in a plan may take.
 const LONGEST: Duration = Duration::from_seconds(366.0 * 86_400.0);
+
+/// The entries of a map.
+type ByKey<'a> = HashMap<&'a str, &'a (Key, Node)>;
 
 /// Maps up to this length are searched from front to back.
 const SHORT: usize = 16;
