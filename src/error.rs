@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::findings::visible;
+
 /// The exit codes of planrun. Where several apply the worst wins: 5, 4, 3, 1.
 pub struct Exit;
 
@@ -69,13 +71,22 @@ impl Error {
 
     /// The lines that a person sees.
     pub fn render(&self) -> String {
-        let mut text = format!("error: {}\n", self.message);
+        let mut text = format!("error: {}\n", shown(&self.message));
         for cause in &self.causes {
-            let _ = writeln!(text, "  caused by: {cause}");
+            let _ = writeln!(text, "  caused by: {}", shown(cause));
         }
         if let Some(hint) = &self.hint {
-            let _ = writeln!(text, "  hint: {hint}");
+            let _ = writeln!(text, "  hint: {}", shown(hint));
         }
         text
+    }
+}
+
+/// One line of a length that can be read, whatever a name or a value in it holds.
+pub fn shown(text: &str) -> String {
+    const MOST: usize = 2000;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", visible(&text[..end])),
+        None => visible(text).into_owned(),
     }
 }

@@ -74,6 +74,17 @@ impl Finding {
         Self { pos: place.defined, used_at, severity, message: message.into(), help: None }
     }
 
+    /// A message quotes what it is about; a quoted block of text need not be whole.
+    pub(crate) fn shorten(&mut self) {
+        const MOST: usize = 600;
+        for text in [Some(&mut self.message), self.help.as_mut()].into_iter().flatten() {
+            if let Some((end, _)) = text.char_indices().nth(MOST) {
+                text.truncate(end);
+                text.push('…');
+            }
+        }
+    }
+
     /// With a word on what to do.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {

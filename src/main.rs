@@ -8,7 +8,7 @@ use planrun::{
     agent, child,
     cli::{Cli, Command, with_run},
     commands,
-    error::{Error, Exit},
+    error::{self, Error, Exit},
     progress::Talk,
     transport::{local, ssh::controller},
 };
@@ -53,13 +53,19 @@ fn main() -> ExitCode {
 
 /// Help and version are data, usage errors are talk. A reader that has gone away is no error, a full disk is.
 fn shown(e: &clap::Error) -> u8 {
-    match (e.use_stderr(), e.print()) {
-        (true, _) => Exit::USAGE,
-        (false, Err(io)) if io.kind() != std::io::ErrorKind::BrokenPipe => {
+    if e.use_stderr() {
+        // It quotes arguments, and they may hold anything: it is made again from arguments that can be shown.
+        let args = std::env::args_os().map(|arg| error::shown(&arg.to_string_lossy()).into());
+        let again = Cli::try_parse_from(with_run(args.collect())).err();
+        commands::talk(&again.as_ref().unwrap_or(e).render().to_string());
+        return Exit::USAGE;
+    }
+    match e.print() {
+        Err(io) if io.kind() != std::io::ErrorKind::BrokenPipe => {
             commands::talk(&Error::caused(Exit::NOT_MEASURED, "failed to write to stdout", &io).render());
             Exit::NOT_MEASURED
         }
-        (false, _) => Exit::OK,
+        _ => Exit::OK,
     }
 }
 

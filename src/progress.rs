@@ -8,7 +8,10 @@ use std::{
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::record::{Body, Level, Outcome, OutcomeKind, PlannedTask, TaskId};
+use crate::{
+    findings::visible,
+    record::{Body, Level, Outcome, OutcomeKind, PlannedTask, TaskId},
+};
 
 /// How much is said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +59,7 @@ impl Progress {
 
     fn line(&self, text: &str) {
         let clock = clock(self.begun.elapsed().as_secs());
-        let text = format!("{clock} {text}");
+        let text = format!("{clock} {}", visible(text));
         match &self.bars {
             Some(bars) => drop(bars.println(text)),
             None => drop(writeln!(std::io::stderr(), "{text}")),
@@ -128,7 +131,7 @@ impl crate::runner::Watch for Progress {
         if let Some(bar) = self.bar(task) {
             bar.set_length(of as u64);
             bar.set_position(done as u64);
-            bar.set_message(message);
+            bar.set_message(visible(&message).into_owned());
         }
     }
 }

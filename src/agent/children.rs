@@ -247,7 +247,7 @@ impl Children {
             (None, None) => Status::Exited(-1),
         };
         if let Some(undo) = self.running.remove(&id).and_then(|r| r.undo) {
-            undo_by(&undo);
+            undo_by(&undo, &self.env);
         }
         if !self.muted {
             let _ = self.up.send(Up::End { id, status, seconds });
@@ -322,7 +322,7 @@ impl Children {
             self.report(id, true);
         }
         for undo in std::mem::take(&mut self.running).into_values().filter_map(|r| r.undo) {
-            undo_by(&undo);
+            undo_by(&undo, &self.env);
         }
         (ended, stuck)
     }
@@ -346,11 +346,11 @@ fn signal_group(child: &Child, signal: Signal) {
 }
 
 /// Runs a command that undoes, for a bounded time, quietly.
-fn undo_by(command: &[String]) {
+fn undo_by(command: &[String], env: &BTreeMap<String, String>) {
     let [program, args @ ..] = command else { return };
-    let null = Stdio::null;
-    let started = Command::new(program).args(args).stdin(null()).stdout(null()).stderr(null()).spawn();
-    let Ok(mut child) = started else { return };
+    let mut command = Command::new(program);
+    command.args(args).envs(env).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else { return };
     let deadline = Instant::now() + UNDO;
     while Instant::now() < deadline {
         if !matches!(child.try_wait(), Ok(None)) {

@@ -20,7 +20,11 @@ use std::{
     path::Path,
 };
 
-use crate::error::{Error, Exit};
+use crate::{
+    error::{Error, Exit},
+    findings::visible,
+    journal::open_regular,
+};
 
 /// What a command comes to: an exit code, or an error that has one.
 pub type Result = std::result::Result<u8, Error>;
@@ -39,10 +43,11 @@ pub fn print(text: &str) -> std::result::Result<(), Error> {
     }
 }
 
-/// Says something to people on stderr.
+/// Says something to people on stderr. File names and values in it may hold anything: only line ends act.
 pub fn talk(text: &str) {
+    let lines: Vec<_> = text.split('\n').map(visible).collect();
     let mut out = std::io::stderr().lock();
-    let _ = out.write_all(text.as_bytes());
+    let _ = out.write_all(lines.join("\n").as_bytes());
 }
 
 /// Reads a text file; the error names it.
@@ -58,22 +63,36 @@ pub fn read_text(path: &Path) -> std::result::Result<String, Error> {
 /// The largest file that is read whole, in bytes: far more than any plan, rubric, template or scorecard has.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// Reads a file; the error names it and says what to do.
+/// The bytes of a regular file that is not too large.
 ///
 /// # Errors
-/// When it is not there, is a folder, has no end or cannot be read.
+/// When it is none, or cannot be read.
+pub fn read_regular(path: &Path) -> std::io::Result<Vec<u8>> {
+    read_to_end(open_regular(path)?)
+}
+
+fn read_to_end(file: std::fs::File) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(std::io::Error::other(format!("it is larger than {} MiB", MOST_BYTES >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// Reads a file; the error names it and says what to do. What the shell hands over (`/dev/stdin`, `<(…)`) may be a pipe.
+///
+/// # Errors
+/// When it is not there, is a folder or another thing than a file, is too large or cannot be read.
 pub fn read_bytes(path: &Path) -> std::result::Result<Vec<u8>, Error> {
     if path.is_dir() {
         return Err(Error::new(Exit::USAGE, format!("{} is a folder", path.display())).hint("name a file"));
     }
-    // A device may have no end, and no length to ask for.
-    let mut bytes = Vec::new();
-    let read = std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
-    if bytes.len() as u64 > MOST_BYTES {
-        let message = format!("{} is larger than {} MiB", path.display(), MOST_BYTES >> 20);
-        return Err(Error::new(Exit::USAGE, message));
-    }
-    read.map(|_| bytes).map_err(|e| {
+    let is_handed_over =
+        path == Path::new("/dev/stdin") || path.starts_with("/dev/fd") || path.starts_with("/proc/self/fd");
+    let read =
+        if is_handed_over { std::fs::File::open(path).and_then(read_to_end) } else { read_regular(path) };
+    read.map_err(|e| {
         let error = Error::caused(Exit::USAGE, format!("failed to read {}", path.display()), &e);
         if e.kind() == std::io::ErrorKind::NotFound {
             error.hint("check the name; `planrun --help` lists the commands")

@@ -68,14 +68,19 @@ fn train(spec: &Spec, json: bool) -> commands::Result {
     if let Some(mut input) = training.stdin.take() {
         let _ = writeln!(input, "{}", serde_json::json!(spec));
     }
+    let mut written = Ok(());
     let mut table = Table { warmup: spec.warmup, ..Table::default() };
     if let Some(mut output) = training.stdout.take() {
         // A reader of ours that is gone ends the training, too: the pipe closes.
-        let _ = std::io::copy(&mut output, &mut table);
+        written = std::io::copy(&mut output, &mut table).map(drop);
     }
     let status = training.wait().map_err(lost)?;
+    if let Err(e) = written.and_then(|()| table.steps())
+        && e.kind() != std::io::ErrorKind::BrokenPipe
+    {
+        return Err(Error::caused(Exit::NOT_MEASURED, "failed to write to stdout", &e));
+    }
     if status.success() {
-        let _ = table.steps();
         return Ok(Exit::OK);
     }
     // It has said why.

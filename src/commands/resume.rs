@@ -1,6 +1,6 @@
 //! `resume`: goes on where a run stopped. Finished tasks are not repeated, none is lost.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 
 use crate::{
     cli::ResumeArgs,
@@ -11,7 +11,7 @@ use crate::{
         talk,
     },
     error::{Error, Exit},
-    journal::Journal,
+    journal::{Journal, Resumed},
     outcome::{Cause, Outcome, OutcomeKind},
     plan::model,
     progress::Talk,
@@ -33,17 +33,15 @@ pub fn resume(args: &ResumeArgs, ssh_config: Option<&std::path::Path>, talking: 
         )
         .hint("name the folder that `planrun run` wrote to"));
     }
-    let resumed = Journal::resume(dir).map_err(|e| journal_error(&e, dir))?;
-    let mut journal = resumed.journal;
-    let Some(first) = resumed.records.first().and_then(run_started) else {
+    let mut past = Past::default();
+    let Resumed { mut journal, tail } =
+        Journal::resume(dir, |record| past.take(record)).map_err(|e| journal_error(&e, dir))?;
+    let Some(first) = past.first.take() else {
         return Err(Error::new(Exit::JOURNAL, "the journal does not begin with a run"));
     };
-    same_plan(first)?;
-    if resumed.tail.torn > 0 {
-        talk(&format!(
-            "the journal ended in the middle of a line: {} bytes were dropped\n",
-            resumed.tail.torn
-        ));
+    same_plan(&first)?;
+    if tail.torn > 0 {
+        talk(&format!("the journal ended in the middle of a line: {} bytes were dropped\n", tail.torn));
     }
     let path = std::path::PathBuf::from(&first.plan_path);
     let source = Source {
@@ -62,35 +60,90 @@ pub fn resume(args: &ResumeArgs, ssh_config: Option<&std::path::Path>, talking: 
         return Err(Error::new(Exit::JOURNAL, "the plan gives other tasks than those of the journal")
             .hint("was it made by another version of planrun, or in another environment? Start a new run"));
     }
-    let finished = finished(&resumed.records);
-    let found = found(&resumed.records, &finished, first);
     if talking >= Talk::Normal {
-        talk(&format!("{} of {} tasks have ended before\n", finished.len(), schedule.planned.len()));
+        talk(&format!("{} of {} tasks have ended before\n", past.finished.len(), schedule.planned.len()));
     }
-    if finished.len() == schedule.planned.len()
-        && resumed.records.iter().any(|r| matches!(r.body, Body::RunEnded { complete: true, .. }))
-    {
+    if past.finished.len() == schedule.planned.len() && past.complete {
         talk("the run is complete: nothing is left to do\n");
         return run::show(dir, &plan.report, talking);
     }
-    let body =
-        Body::RunResumed { planrun: env!("CARGO_PKG_VERSION").to_owned(), dropped_bytes: resumed.tail.torn };
+    let body = Body::RunResumed { planrun: env!("CARGO_PKG_VERSION").to_owned(), dropped_bytes: tail.torn };
     journal.append(body).map_err(|e| journal_error(&e, dir))?;
-    let spent_seconds = spent(&resumed.records);
+    let spent_seconds = past.spent + past.latest;
     let ways = run::ways(run::controller(&schedule, &plan, ssh_config)?);
+    let found = past.found(&first);
     let (id, plan, quick) = (first.run.clone(), &plan, first.quick);
     let settings = Settings { id, dir, plan, quick, spent_seconds, ways, talking };
-    let begun = begun(&resumed.records);
-    execute(settings, schedule, run::Earlier { finished, resumed: true, begun, found }, &mut journal)
+    let earlier = run::Earlier { finished: past.finished, resumed: true, begun: past.begun, found };
+    execute(settings, schedule, earlier, &mut journal)
 }
 
 /// Far more than any run tries; leaves room to count on.
 const MOST_ATTEMPTS: u32 = u32::MAX / 2;
 
-fn run_started(record: &Record) -> Option<&RunStarted> {
-    match &record.body {
-        Body::RunStarted(first) => Some(first),
-        _ => None,
+/// What a run must know of its past, gathered line by line.
+#[derive(Default)]
+struct Past {
+    first: Option<Box<RunStarted>>,
+    /// Tasks that have ended for good: all but those that a stop or a crash cut short.
+    finished: BTreeMap<TaskId, Outcome>,
+    /// The highest number of a try of each task.
+    begun: BTreeMap<TaskId, u32>,
+    /// The last value of each quantity of a task.
+    last: BTreeMap<TaskId, BTreeMap<String, f64>>,
+    complete: bool,
+    /// Seconds that the processes of the run took, each by its own clock; of the last one until its latest line.
+    spent: f64,
+    latest: f64,
+}
+
+impl Past {
+    fn take(&mut self, Record { since, body, .. }: Record) {
+        let since = since.get();
+        if since < self.latest {
+            self.spent += self.latest;
+        }
+        self.latest = since;
+        match body {
+            Body::RunStarted(first) => {
+                self.first.get_or_insert(first);
+            }
+            Body::TaskStarted { task, attempt } => {
+                self.finished.remove(&task);
+                self.last.remove(&task);
+                self.begun.insert(task, attempt.min(MOST_ATTEMPTS));
+            }
+            Body::Samples { task, series, values } => {
+                if let Some(value) = values.last() {
+                    self.last.entry(task).or_default().insert(series.name, value.get());
+                }
+            }
+            Body::TaskEnded { task, outcome, retried: false, .. } => {
+                let cut_short = outcome.kind == OutcomeKind::Interrupted
+                    && [Cause::Stopped, Cause::Crashed, Cause::PlanLimit, Cause::Internal]
+                        .contains(&outcome.cause);
+                if cut_short {
+                    self.finished.remove(&task);
+                } else {
+                    self.finished.insert(task, outcome);
+                }
+            }
+            Body::RunEnded { complete, .. } => self.complete |= complete,
+            _ => {}
+        }
+    }
+
+    /// What finished tasks found.
+    fn found(&self, first: &RunStarted) -> Vec<(TaskId, Earlier)> {
+        let is_ok = |id: &TaskId| self.finished.get(id).is_some_and(|o| o.kind == OutcomeKind::Ok);
+        let mut found = Vec::new();
+        for task in first.tasks.iter().filter(|task| is_ok(&task.id)) {
+            for (name, value) in self.last.get(&task.id).into_iter().flatten() {
+                let earlier = Earlier { labels: task.labels.clone(), name: name.clone(), value: *value };
+                found.push((task.id.clone(), earlier));
+            }
+        }
+        found
     }
 }
 
@@ -103,83 +156,11 @@ fn same_plan(first: &RunStarted) -> Result<(), Error> {
     if model::digest(&first.plan_text, &first.set) != first.plan.digest {
         return Err(other("the plan in the journal is not the one that the run began with"));
     }
-    match std::fs::read(&first.plan_path) {
+    match super::read_regular(Path::new(&first.plan_path)) {
         Ok(text) if text != first.plan_text.as_bytes() => Err(other(&format!(
             "{} has changed since the run began: the journal is of another plan",
             first.plan_path
         ))),
         _ => Ok(()),
     }
-}
-
-/// Tasks that have ended for good: all but those that a stop or a crash cut short.
-fn finished(records: &[Record]) -> BTreeMap<TaskId, Outcome> {
-    let mut finished = BTreeMap::new();
-    for record in records {
-        match &record.body {
-            Body::TaskEnded { task, outcome, retried: false, .. } => {
-                let cut_short = outcome.kind == OutcomeKind::Interrupted
-                    && [Cause::Stopped, Cause::Crashed, Cause::PlanLimit, Cause::Internal]
-                        .contains(&outcome.cause);
-                if cut_short {
-                    finished.remove(task);
-                } else {
-                    finished.insert(task.clone(), outcome.clone());
-                }
-            }
-            Body::TaskStarted { task, .. } => drop(finished.remove(task)),
-            _ => {}
-        }
-    }
-    finished
-}
-
-/// The highest number of a try of each task.
-fn begun(records: &[Record]) -> BTreeMap<TaskId, u32> {
-    let mut begun = BTreeMap::new();
-    for record in records {
-        if let Body::TaskStarted { task, attempt } = &record.body {
-            // No run tries so often: a number beyond counts on from the greatest that can be.
-            begun.insert(task.clone(), (*attempt).min(MOST_ATTEMPTS));
-        }
-    }
-    begun
-}
-
-/// What finished tasks found, the last value of each series.
-fn found(
-    records: &[Record],
-    finished: &BTreeMap<TaskId, Outcome>,
-    first: &RunStarted,
-) -> Vec<(TaskId, Earlier)> {
-    let mut last: BTreeMap<(TaskId, String), Earlier> = BTreeMap::new();
-    for record in records {
-        match &record.body {
-            Body::Samples { task, series, values }
-                if finished.get(task).is_some_and(|o| o.kind == OutcomeKind::Ok) =>
-            {
-                let planned = first.tasks.iter().find(|t| t.id == *task);
-                if let (Some(planned), Some(value)) = (planned, values.last()) {
-                    let (labels, name) = (planned.labels.clone(), series.name.clone());
-                    last.insert((task.clone(), name.clone()), Earlier { labels, name, value: value.get() });
-                }
-            }
-            Body::TaskStarted { task, .. } => last.retain(|(t, _), _| t != task),
-            _ => {}
-        }
-    }
-    last.into_iter().map(|((task, _), earlier)| (task, earlier)).collect()
-}
-
-/// Seconds that the processes of a run took so far, each by its own clock.
-fn spent(records: &[Record]) -> f64 {
-    let (mut sum, mut latest) = (0.0, 0.0_f64);
-    for record in records {
-        let since = record.since.get();
-        if since < latest {
-            sum += latest;
-        }
-        latest = since;
-    }
-    sum + latest
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::{
-    commands::{read_bytes, read_text},
+    commands::{read_bytes, read_regular, read_text},
     error::{Error, Exit},
     findings::Form,
     measure::quantity::Date,
@@ -45,7 +45,8 @@ impl Source {
     pub fn load(&self, set: &[String], unset: Unset) -> Loaded {
         let read_file = |file: &str| {
             let path = self.dir.join(file);
-            std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))
+            let bytes = read_regular(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+            String::from_utf8(bytes).map_err(|_| format!("{}: it is no text (UTF-8)", path.display()))
         };
         let options = Options {
             set: set.to_vec(),

@@ -9,7 +9,7 @@ mod reader;
 mod tests;
 mod writer;
 
-pub use reader::{Tail, read};
+pub use reader::{Tail, open_regular, read};
 pub use writer::{Journal, Resumed};
 
 use std::path::PathBuf;

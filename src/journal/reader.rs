@@ -1,8 +1,9 @@
 //! Reading a journal, line by line, in bounded memory.
 
 use std::{
-    fs::File,
+    fs::{File, OpenOptions},
     io::{BufRead, BufReader},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
@@ -28,7 +29,7 @@ pub struct Tail {
 /// When the file cannot be read, is damaged before its end, or was written by a newer planrun.
 pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Tail, JournalError> {
     let io = |action| move |source| JournalError::Io { action, path: path.to_owned(), source };
-    let file = File::open(path).map_err(io("open"))?;
+    let file = open_regular(path).map_err(io("open"))?;
     let mut file = BufReader::with_capacity(1 << 18, file);
     let mut tail = Tail { lines: 0, bytes: 0, torn: 0 };
     let mut bad: Option<String> = None;
@@ -65,6 +66,17 @@ pub fn read(path: &Path, mut each: impl FnMut(Record)) -> Result<Tail, JournalEr
         return Err(JournalError::Empty(path.to_owned()));
     }
     Ok(tail)
+}
+
+/// Opens a file that has an end. A pipe would wait for somebody who writes, and a device may go on for ever.
+///
+/// # Errors
+/// When it cannot be opened or is no regular file.
+pub fn open_regular(path: &Path) -> std::io::Result<File> {
+    // Without this opening a pipe would wait already; it means nothing to a regular file.
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(std::io::Error::other("it is no regular file")) }
 }
 
 fn damaged(path: &Path, lines: u64, what: &str) -> JournalError {

@@ -36,8 +36,6 @@ pub struct Journal {
 pub struct Resumed {
     /// The journal, ready for more.
     pub journal: Journal,
-    /// All that it holds.
-    pub records: Vec<Record>,
     /// What was dropped at its end.
     pub tail: Tail,
 }
@@ -81,11 +79,12 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Takes up the journal of a run that stopped. A torn tail is cut off.
+    /// Takes up the journal of a run that stopped, and hands over its records one by one: there may be more than fit
+    /// into memory. A torn tail is cut off.
     ///
     /// # Errors
     /// When it is in use, damaged, of a newer planrun, or cannot be read or written.
-    pub fn resume(dir: &Path) -> Result<Resumed, JournalError> {
+    pub fn resume(dir: &Path, each: impl FnMut(Record)) -> Result<Resumed, JournalError> {
         let path = dir.join(super::FILE);
         let io = |action| {
             let path = path.clone();
@@ -93,14 +92,13 @@ impl Journal {
         };
         let file = OpenOptions::new().append(true).open(&path).map_err(io("open"))?;
         let mut journal = Self::over(file, path.clone(), 0, 0)?;
-        let mut records = Vec::new();
-        let tail = read(&path, |record| records.push(record))?;
+        let tail = read(&path, each)?;
         if tail.torn > 0 {
             journal.file.set_len(tail.bytes).map_err(io("shorten"))?;
             journal.file.sync_data().map_err(io("sync"))?;
         }
         (journal.seq, journal.length) = (tail.lines, tail.bytes);
-        Ok(Resumed { journal, records, tail })
+        Ok(Resumed { journal, tail })
     }
 
     fn over(file: File, path: PathBuf, seq: u64, length: u64) -> Result<Self, JournalError> {

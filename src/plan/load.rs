@@ -4,6 +4,7 @@ use super::{
     check::{Check, Origin, RubricCheck},
     model::{Plan, RubricRef},
     read::{Context, Unset, read},
+    secret,
     set::Changes,
     tree::{self, Value},
 };
@@ -77,7 +78,8 @@ impl Loaded {
         render(form, &all)
     }
 
-    fn refused(finding: Finding) -> Self {
+    fn refused(mut finding: Finding) -> Self {
+        finding.shorten();
         Self { plan: None, rubric: None, findings: vec![finding], rubric_file: None }
     }
 }
@@ -102,11 +104,12 @@ pub fn load(_name: &str, text: &str, options: &Options<'_>) -> Loaded {
     if matches!(tree.root.value, Value::Null) {
         return Loaded::refused(at_start("the file holds no plan: it is empty"));
     }
-    let context = Context::new(options.env, options.unset);
+    let mut context = Context::new(options.env, options.unset);
     for finding in std::mem::take(&mut tree.findings) {
         context.report(finding);
     }
     let changes = Changes::apply(&mut tree, &options.set, &context);
+    secret::look(&tree, text, &options.set, &mut context);
 
     let plan: Option<Plan> = read(&tree.root, &context);
     let mut rubric = None;
@@ -162,7 +165,8 @@ fn resolve_rubric(
             }
         },
     };
-    let (rubric, findings) = read_rubric(&text, options, |of| check.rubric(of, origin, place));
+    let secrets = context.secrets().iter().map(|(name, _)| name.clone()).collect();
+    let (rubric, findings) = read_rubric(&text, secrets, options, |of| check.rubric(of, origin, place));
     if rubric.is_none() {
         context.error(place, format!("the rubric `{name}` cannot be used: see its own findings"));
     }
@@ -173,6 +177,7 @@ fn resolve_rubric(
 /// Reads a rubric's text and checks that it adds up; `and` checks what else is known.
 fn read_rubric(
     text: &str,
+    secrets: Vec<String>,
     options: &Options<'_>,
     and: impl FnOnce(&RubricCheck<'_>),
 ) -> (Option<Rubric>, Vec<Finding>) {
@@ -183,10 +188,12 @@ fn read_rubric(
     if matches!(tree.root.value, Value::Null) {
         return (None, vec![at_start("the file holds no rubric: it is empty")]);
     }
-    let context = Context::new(options.env, options.unset);
+    let mut context = Context::new(options.env, options.unset);
+    context.hide(secrets);
     for finding in tree.findings {
         context.report(finding);
     }
+    secret::look_everywhere(&tree.root, &context);
     let rubric: Option<Rubric> = read(&tree.root, &context);
     if let Some(rubric) = &rubric {
         let start = tree.root.entries().first().map_or(tree.root.place, |(key, _)| key.place);
@@ -199,19 +206,21 @@ fn read_rubric(
 
 /// Reads a rubric by itself, without a plan that would say what it can be about.
 pub fn load_rubric(text: &str, options: &Options<'_>) -> (Option<Rubric>, Vec<Finding>) {
-    read_rubric(text, options, |_| ())
+    read_rubric(text, Vec::new(), options, |_| ())
 }
 
-fn at(offset: usize, line: usize, column: usize, message: impl Into<String>) -> Finding {
+/// The place of so many bytes of a text.
+pub(super) fn at_offset(text: &str, offset: usize, len: usize) -> Place {
+    let before = &text[..offset];
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or("").trim_start_matches('\u{feff}').chars().count() + 1;
     let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let pos = Pos { offset: number(offset), len: 1, line: number(line), column: number(column) };
-    Finding::new(Severity::Error, Place { at: pos, defined: pos }, message)
+    let pos = Pos { offset: number(offset), len: number(len), line: number(line), column: number(column) };
+    Place { at: pos, defined: pos }
 }
 
 fn at_start(message: impl Into<String>) -> Finding {
-    let mut finding = at(0, 1, 1, message);
-    finding.pos.len = 0;
-    finding
+    Finding::new(Severity::Error, at_offset("", 0, 0), message)
 }
 
 /// The bytes as text, or the one finding that says why they are none.
@@ -222,13 +231,12 @@ fn as_text(bytes: &[u8]) -> Result<&str, Finding> {
     if bytes.starts_with(&[0xff, 0xfe]) || bytes.starts_with(&[0xfe, 0xff]) {
         return Err(at_start("the file is in UTF-16").with_help("save it as UTF-8"));
     }
-    // The line and column of a byte, by the text before it.
     let place = |offset: usize, message: &str| {
         let before = String::from_utf8_lossy(&bytes[..offset]);
-        let line = before.matches('\n').count() + 1;
-        let column =
-            before.rsplit('\n').next().unwrap_or("").trim_start_matches('\u{feff}').chars().count() + 1;
-        at(offset, line, column, message)
+        let mut place = at_offset(&before, before.len(), 1);
+        place.at.offset = u32::try_from(offset).unwrap_or(u32::MAX);
+        place.defined = place.at;
+        Finding::new(Severity::Error, place, message)
     };
     if let Some(offset) = bytes.iter().position(|b| *b == 0) {
         return Err(place(offset, "a NUL byte: this is no text file"));

@@ -9,6 +9,7 @@ mod load;
 pub mod model;
 mod read;
 pub mod schema;
+mod secret;
 mod set;
 mod shape;
 mod suggest;

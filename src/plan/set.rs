@@ -80,6 +80,7 @@ impl<'a> Changes<'a> {
             // The value may be a secret from a shell variable; the path names the argument well enough.
             let path = argument.split_once('=').map_or(argument.as_str(), |(path, _)| path);
             finding.message = format!("--set {path}: {}", finding.message);
+            finding.shorten();
             finding.pos = *anchor;
             finding.used_at = None;
         }
@@ -238,7 +239,8 @@ impl Change {
 fn find_item<'n>(items: &'n mut [Node], name: &str) -> Option<&'n mut Node> {
     let index = match items.iter().position(|item| id_of(item) == Some(name)) {
         Some(index) => index,
-        None => name.parse::<usize>().ok()?,
+        None if name.bytes().all(|b| b.is_ascii_digit()) => name.parse::<usize>().ok()?,
+        None => return None,
     };
     items.get_mut(index)
 }

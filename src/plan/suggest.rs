@@ -3,14 +3,15 @@
 /// The word nearest to `got`, if it is near enough to be meant.
 pub(crate) fn nearest<'s>(got: &str, words: impl IntoIterator<Item = &'s str>) -> Option<&'s str> {
     let length = got.chars().count();
-    let plain = |word: &str| word.to_ascii_lowercase().replace('-', "_");
+    let plain = |byte: u8| if byte == b'-' { b'_' } else { byte.to_ascii_lowercase() };
+    let is_same = |word: &str| word.len() == got.len() && word.bytes().map(plain).eq(got.bytes().map(plain));
     let near = words.into_iter().filter_map(|word| {
         let limit = 1 + word.chars().count() / 4;
         // Words of very different length need no table.
         if word.chars().count().abs_diff(length) > limit {
             return None;
         }
-        let distance = if plain(got) == plain(word) { 1 } else { distance(got, word) };
+        let distance = if is_same(word) { 1 } else { distance(got, word) };
         (distance <= limit && distance < length).then_some((distance, word))
     });
     near.min().map(|(_, word)| word)
@@ -46,7 +47,16 @@ pub(crate) fn help<'s>(got: &str, words: impl IntoIterator<Item = &'s str>) -> O
 /// # Formula
 /// Optimal string alignment. A swap counts once, so that `titel` is nearer to `title` than to `tier`.
 fn distance(a: &str, b: &str) -> usize {
+    // What both begin and end with costs nothing; for most words of a list little is left.
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8()).sum::<usize>();
+    let (a, b) = (&a[same..], &b[same..]);
+    let ends = a.chars().rev().zip(b.chars().rev()).take_while(|(a, b)| a == b);
+    let same = ends.map(|(a, _)| a.len_utf8()).sum::<usize>();
+    let (a, b) = (&a[..a.len() - same], &b[..b.len() - same]);
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    if a.is_empty() || b.is_empty() {
+        return a.len() + b.len();
+    }
     let mut before_last: Vec<usize> = Vec::new();
     let mut last: Vec<usize> = (0..=b.len()).collect();
     for i in 1..=a.len() {

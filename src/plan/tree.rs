@@ -4,7 +4,10 @@
 //! decides its type, never YAML. Merge keys are applied and duplicate keys are found here, since both are matters of
 //! the text. A text that is no YAML gives one finding; everything else gives a tree.
 
-use std::{collections::HashMap, fmt};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt,
+};
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_yaml::{
@@ -235,16 +238,15 @@ impl Builder<'_> {
 
     fn map(&mut self, raw: Vec<(Spanned<String>, Spanned<Raw>)>) -> Value {
         let mut entries: Vec<(Key, Node)> = Vec::with_capacity(raw.len());
-        let mut first_lines: HashMap<String, u32> = HashMap::with_capacity(raw.len());
+        let repeated = repeated(&raw);
         let mut merge = None;
-        for (key, value) in raw {
+        for (i, (key, value)) in raw.into_iter().enumerate() {
             let place = self.place(&key);
             let text = key.value;
-            if let Some(line) = first_lines.get(&text) {
+            if let Some(line) = repeated.get(&i) {
                 self.error(place, format!("duplicate key `{text}`, first on line {line}"));
                 continue;
             }
-            first_lines.insert(text.clone(), place.defined.line);
             if text.is_empty() || matches!(self.source(place), "" | "~" | "null" | "Null" | "NULL") {
                 self.error(place, "an empty key");
             }
@@ -257,13 +259,14 @@ impl Builder<'_> {
             }
         }
         if let Some(node) = merge {
-            self.merge(node, &mut entries, &mut first_lines);
+            self.merge(node, &mut entries);
         }
         Value::Map(entries)
     }
 
     /// The map's own keys win wherever `<<` stands; of several sources the first wins; nothing is merged deeply.
-    fn merge(&mut self, node: Node, into: &mut Vec<(Key, Node)>, taken: &mut HashMap<String, u32>) {
+    fn merge(&mut self, node: Node, into: &mut Vec<(Key, Node)>) {
+        let mut taken: HashSet<String> = into.iter().map(|(key, _)| key.text.clone()).collect();
         let sources = match node.value {
             Value::Seq(sources) => sources,
             value => vec![Node { value, ..node }],
@@ -274,11 +277,23 @@ impl Builder<'_> {
                 continue;
             };
             for (key, value) in entries {
-                if !taken.contains_key(&key.text) {
-                    taken.insert(key.text.clone(), key.place.defined.line);
+                if taken.insert(key.text.clone()) {
                     into.push((key, value));
                 }
             }
         }
     }
+}
+
+/// The keys that stood before, by their index, and the lines where they stood first.
+fn repeated(raw: &[(Spanned<String>, Spanned<Raw>)]) -> HashMap<usize, u32> {
+    let key = |i: usize| raw[i].0.value.as_str();
+    let mut order: Vec<usize> = (0..raw.len()).collect();
+    order.sort_by(|a, b| key(*a).cmp(key(*b)));
+    let mut repeated = HashMap::new();
+    for same in order.chunk_by(|a, b| key(*a) == key(*b)) {
+        let first = pos(&raw[same[0]].0.defined, 0).line;
+        repeated.extend(same[1..].iter().map(|i| (*i, first)));
+    }
+    repeated
 }

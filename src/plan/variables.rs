@@ -41,6 +41,15 @@ pub(crate) fn fill(text: &str, env: &dyn Fn(&str) -> Option<String>) -> Filled {
     unset.map_or(Filled::Text(out), Filled::Unset)
 }
 
+/// The names of the variables in a text.
+pub(crate) fn names(text: &str) -> impl Iterator<Item = &str> {
+    // A literal `$${` names none.
+    text.match_indices("${").filter(|(at, _)| !text[..*at].ends_with('$')).map(|(at, mark)| {
+        let name = &text[at + mark.len()..];
+        &name[..name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len())]
+    })
+}
+
 /// The value of what stands between the braces.
 fn expand(inner: &str, env: &dyn Fn(&str) -> Option<String>) -> Filled {
     if inner.contains("${") {

@@ -1,8 +1,11 @@
 //! The contract for programs: one JSON object a line on standard output, everything else is log.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
-use serde::Deserialize;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, MapAccess, Visitor},
+};
 use serde_json::Value;
 
 use super::{Reader, Said, Step};
@@ -30,7 +33,7 @@ struct MetricLine {
     metric: String,
     value: f64,
     unit: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "distinct")]
     labels: BTreeMap<String, Value>,
 }
 
@@ -69,18 +72,17 @@ impl Reader for JsonLines {
             }
         };
         let has = |key: &str| parsed.get(key).is_some();
+        // From the line and not from the value, in which the last of two equal keys has won.
         let read = if has("step") {
-            serde_json::from_value(parsed).map_err(|e| e.to_string()).and_then(|line| step(&line))
+            from_line(line).and_then(|line| step(&line))
         } else if has("metric") {
-            serde_json::from_value(parsed).map_err(|e| e.to_string()).and_then(metric).map(Some)
+            from_line(line).and_then(metric).map(Some)
         } else if has("fact") {
-            serde_json::from_value(parsed).map_err(|e| e.to_string()).map(|f: FactLine| {
+            from_line(line).map(|f: FactLine| {
                 Some(Said::Fact { name: f.fact, value: f.value, unreadable: f.unreadable })
             })
         } else if has("note") {
-            serde_json::from_value(parsed)
-                .map_err(|e| e.to_string())
-                .map(|n: NoteLine| Some(Said::Note(n.note)))
+            from_line(line).map(|n: NoteLine| Some(Said::Note(n.note)))
         } else {
             Ok(None)
         };
@@ -90,6 +92,31 @@ impl Reader for JsonLines {
             Err(why) => said.push(unreadable(why)),
         }
     }
+}
+
+fn from_line<'l, T: Deserialize<'l>>(line: &'l str) -> Result<T, String> {
+    serde_json::from_str(line).map_err(|e| e.to_string())
+}
+
+/// A map without two equal keys.
+fn distinct<'de, D: Deserializer<'de>>(d: D) -> Result<BTreeMap<String, Value>, D::Error> {
+    struct Distinct;
+    impl<'de> Visitor<'de> for Distinct {
+        type Value = BTreeMap<String, Value>;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a map")
+        }
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut all = BTreeMap::new();
+            while let Some((key, value)) = map.next_entry::<String, Value>()? {
+                if all.insert(key.clone(), value).is_some() {
+                    return Err(A::Error::custom(format_args!("duplicate label `{key}`")));
+                }
+            }
+            Ok(all)
+        }
+    }
+    d.deserialize_map(Distinct)
 }
 
 /// A step of the whole job; a line with `rank` is that rank's own and says nothing of the job.
@@ -192,6 +219,11 @@ mod tests {
             r#"{"step": 1, "seconds": -0.5}"#,
             r#"{"step": -1, "seconds": 0.5}"#,
             r#"{"step": 1}"#,
+            r#"{"metric": "a", "value": 1, "value": 2}"#,
+            r#"{"metric": "a", "metric": "b", "value": 2}"#,
+            r#"{"metric": "a", "value": 2, "labels": {"x": 1, "x": 1}}"#,
+            r#"{"step": 1, "seconds": 1, "seconds": 0.1}"#,
+            r#"{"fact": "a", "value": 1, "value": 2}"#,
             r#"{"step": 1, "seconds": 0.5"#,
         ] {
             let said = read(line);

@@ -29,6 +29,25 @@ fn number(value: &Value) -> Option<f64> {
     f64::try_from(value.clone()).ok()
 }
 
+/// A part of a value; undefined where it has none. Filters of tables look up what they need: to read a whole row, with
+/// its samples, takes most of the time of a long report.
+fn part(value: &Value, key: &str) -> Value {
+    value.get_attr(key).unwrap_or_default()
+}
+
+fn wanted(value: &Value, key: &str) -> Result<f64, Error> {
+    number(&part(value, key)).ok_or_else(|| bad(&format!("a number `{key}` is missing")))
+}
+
+fn unit(value: &Value) -> Unit {
+    Unit::new(text(&part(value, "unit")))
+}
+
+fn labels(value: &Value) -> Result<Labels, Error> {
+    let labels = part(value, "labels");
+    if labels.is_undefined() { Ok(Labels::none()) } else { Labels::deserialize(labels) }
+}
+
 /// Factor and unit to show a value in. A number without a unit that gets neither better nor worse, such as a loss,
 /// is no share.
 fn scale(value: f64, unit: &Unit, better: Better, loss: bool) -> (f64, String) {
@@ -40,56 +59,34 @@ fn scale(value: f64, unit: &Unit, better: Better, loss: bool) -> (f64, String) {
 }
 
 /// The figures of a metric as text in one unit.
-#[derive(Deserialize)]
-struct Metric {
-    kind: String,
-    name: String,
-    unit: Unit,
-    better: Better,
-    median: f64,
-    mean: f64,
-    min: f64,
-    max: f64,
-    stddev: Option<f64>,
-    p95: Option<f64>,
-    p99: Option<f64>,
-    #[serde(default)]
-    few_samples: Vec<String>,
-}
-
-fn shown(metric: Serde<Metric>) -> Value {
-    let m = metric.0;
+fn shown(metric: &Value) -> Result<Value, Error> {
+    let is = |key: &str, word: &str| part(metric, key).as_str() == Some(word);
     // A program's own number without a unit is no share either.
-    let plain = m.kind == "command" || m.name == LOSS;
-    let (factor, unit) = scale(m.median, &m.unit, m.better, plain);
+    let plain = is("kind", "command") || is("name", LOSS);
+    let median = wanted(metric, "median")?;
+    let (factor, unit) = scale(median, &unit(metric), Better::deserialize(part(metric, "better"))?, plain);
     let n = |v: f64| figure::number(v / factor);
-    let opt = |v: Option<f64>, name: &str| {
-        let mark = if m.few_samples.iter().any(|f| f == name) { "*" } else { "" };
-        v.map_or_else(String::new, |v| n(v) + mark)
+    let few: Vec<Value> = part(metric, "few_samples").try_iter().map(Iterator::collect).unwrap_or_default();
+    let opt = |name: &str| {
+        let mark = if few.iter().any(|f| f.as_str() == Some(name)) { "*" } else { "" };
+        number(&part(metric, name)).map_or_else(String::new, |v| n(v) + mark)
     };
-    Value::from_pairs([
+    Ok(Value::from_pairs([
         ("unit", Value::from(unit)),
-        ("median", safe(n(m.median))),
-        ("mean", safe(n(m.mean))),
-        ("min", safe(n(m.min))),
-        ("max", safe(n(m.max))),
-        ("stddev", safe(opt(m.stddev, "stddev"))),
-        ("p95", safe(opt(m.p95, "p95"))),
-        ("p99", safe(opt(m.p99, "p99"))),
-        ("few", Value::from(!m.few_samples.is_empty())),
-    ])
+        ("median", safe(n(median))),
+        ("mean", safe(n(wanted(metric, "mean")?))),
+        ("min", safe(n(wanted(metric, "min")?))),
+        ("max", safe(n(wanted(metric, "max")?))),
+        ("stddev", safe(opt("stddev"))),
+        ("p95", safe(opt("p95"))),
+        ("p99", safe(opt("p99"))),
+        ("few", Value::from(!few.is_empty())),
+    ]))
 }
 
-#[derive(Deserialize)]
-struct Identity {
-    stage: String,
-    name: String,
-    #[serde(default)]
-    labels: Labels,
-}
-
-fn metric_id(m: Serde<Identity>) -> String {
-    format!("{}.{}{}", m.0.stage, m.0.name, m.0.labels)
+fn metric_id(metric: &Value) -> Result<String, Error> {
+    let [stage, name] = ["stage", "name"].map(|key| text(&part(metric, key)));
+    Ok(format!("{stage}.{name}{}", labels(metric)?))
 }
 
 /// A fact about a host as text; a list as its items.
@@ -103,12 +100,6 @@ fn fact(v: Serde<serde_json::Value>) -> String {
         }
         other => other.to_string(),
     }
-}
-
-#[derive(Deserialize)]
-struct Hosts {
-    title: String,
-    environment: BTreeMap<String, Facts>,
 }
 
 type Facts = BTreeMap<String, serde_json::Value>;
@@ -154,14 +145,15 @@ fn gpu_names(facts: &Facts) -> Option<serde_json::Value> {
 }
 
 /// The facts that a short report shows, a column for each machine: what says which one it was, then what differs.
-fn environment(platforms: Serde<Vec<Hosts>>) -> Value {
+fn environment(platforms: &Value) -> Result<Value, Error> {
     let mut columns: Vec<(String, Facts)> = Vec::new();
-    for p in platforms.0 {
-        for (endpoint, mut facts) in p.environment {
+    for p in platforms.try_iter()? {
+        let title = text(&part(&p, "title"));
+        for (endpoint, mut facts) in BTreeMap::<String, Facts>::deserialize(part(&p, "environment"))? {
             if let Some(names) = gpu_names(&facts) {
                 facts.insert("gpu.name".to_owned(), names);
             }
-            columns.push((format!("{} ({endpoint})", p.title), facts));
+            columns.push((format!("{title} ({endpoint})"), facts));
         }
     }
     let names: BTreeSet<&str> =
@@ -184,7 +176,7 @@ fn environment(platforms: Serde<Vec<Hosts>>) -> Value {
         })
         .collect();
     let titles: Vec<String> = columns.iter().map(|(title, _)| title.clone()).collect();
-    Value::from_pairs([("columns", Value::from(titles)), ("rows", Value::from(rows))])
+    Ok(Value::from_pairs([("columns", Value::from(titles)), ("rows", Value::from(rows))]))
 }
 
 fn figure_filter(value: &Value, unit: &Value) -> String {
@@ -240,41 +232,27 @@ fn hours(value: &Value) -> String {
     number(value).map_or_else(String::new, |v| format!("{} h", figure::number(v)))
 }
 
-/// A metric then and now, as the comparison holds it.
-#[derive(Deserialize)]
-struct Delta {
-    id: String,
-    unit: Unit,
-    better: Better,
-    old: Option<Side>,
-    new: Option<Side>,
-    call: String,
-    direction: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Side {
-    median: f64,
-    low: f64,
-    high: f64,
-}
-
-/// One side of a comparison, in a unit that fits both, with its range where there is one.
-fn side(d: &Delta, side: Option<&Side>) -> String {
-    let Some(s) = side else { return "–".to_owned() };
-    let fit = d.new.as_ref().or(d.old.as_ref()).map_or(s.median, |x| x.median);
-    let name = d.id.split('{').next().and_then(|path| path.split_once('.')).map(|(_, name)| name);
-    let (factor, unit) = scale(fit, &d.unit, d.better, name == Some(LOSS));
+/// One side of a metric then and now, in a unit that fits both, with its range where there is one.
+fn side(delta: &Value, key: &str) -> Result<String, Error> {
+    let side = part(delta, key);
+    let Some(median) = number(&part(&side, "median")) else { return Ok("–".to_owned()) };
+    let fit = ["new", "old"].iter().find_map(|key| number(&part(&part(delta, key), "median")));
+    let id = text(&part(delta, "id"));
+    let name = id.split('{').next().and_then(|path| path.split_once('.')).map(|(_, name)| name);
+    let better = Better::deserialize(part(delta, "better"))?;
+    let (factor, unit) = scale(fit.unwrap_or(median), &unit(delta), better, name == Some(LOSS));
     let n = |v: f64| figure::number(v / factor);
-    let text = figure::join(&n(s.median), &unit);
-    if n(s.low) == n(s.high) { text } else { format!("{text} ({}–{})", n(s.low), n(s.high)) }
+    let (low, high) = (n(wanted(&side, "low")?), n(wanted(&side, "high")?));
+    let text = figure::join(&n(median), &unit);
+    Ok(if low == high { text } else { format!("{text} ({low}–{high})") })
 }
 
 /// The call with its direction: `likely_worse`, `within_noise`.
-fn call(d: Serde<Delta>) -> String {
-    match (d.0.call.as_str(), d.0.direction) {
-        ("likely", Some(direction)) => format!("likely_{direction}"),
-        (call, _) => call.to_owned(),
+fn call(delta: &Value) -> String {
+    let call = text(&part(delta, "call"));
+    match part(delta, "direction").as_str() {
+        Some(direction) if call == "likely" => format!("likely_{direction}"),
+        _ => call,
     }
 }
 
@@ -305,45 +283,23 @@ fn bad(what: &str) -> Error {
     Error::new(ErrorKind::InvalidOperation, what.to_owned())
 }
 
-#[derive(Deserialize)]
-struct Labelled {
-    name: String,
-    stage: String,
-    #[serde(default)]
-    labels: Labels,
-    median: f64,
-}
-
-#[derive(Deserialize)]
-struct Measured {
-    title: String,
-    metrics: Vec<Labelled>,
-}
-
 /// The curve of speedups over the number of accelerators of all platforms, as SVG; empty where there is none.
-fn scaling_curve(platforms: Serde<Vec<Measured>>) -> Value {
-    let mut stages: Vec<&str> = Vec::new();
-    for m in platforms.0.iter().flat_map(|p| &p.metrics).filter(|m| m.name == "speedup") {
-        if !stages.contains(&m.stage.as_str()) {
-            stages.push(&m.stage);
+fn scaling_curve(platforms: &Value) -> Result<Value, Error> {
+    let (mut stage, mut lines) = (None, Vec::new());
+    for p in platforms.try_iter()? {
+        let mut points: Vec<(f64, f64)> = Vec::new();
+        for m in part(&p, "metrics").try_iter()?.filter(|m| part(m, "name").as_str() == Some("speedup")) {
+            // Of several stages the first is shown.
+            let own = text(&part(&m, "stage"));
+            let gpus = labels(&m)?.0.get("gpus").and_then(|n| n.parse().ok());
+            if *stage.get_or_insert_with(|| own.clone()) == own {
+                points.extend(gpus.zip(number(&part(&m, "median"))));
+            }
         }
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        lines.push(svg::Line { title: text(&part(&p, "title")), points });
     }
-    let Some(stage) = stages.first() else { return safe(String::new()) };
-    let lines: Vec<svg::Line> = platforms
-        .0
-        .iter()
-        .map(|p| {
-            let mut points: Vec<(f64, f64)> = p
-                .metrics
-                .iter()
-                .filter(|m| m.name == "speedup" && m.stage == *stage)
-                .filter_map(|m| Some((m.labels.0.get("gpus")?.parse().ok()?, m.median)))
-                .collect();
-            points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            svg::Line { title: p.title.clone(), points }
-        })
-        .collect();
-    safe(svg::curve(&lines))
+    Ok(safe(if stage.is_some() { svg::curve(&lines) } else { String::new() }))
 }
 
 /// A bar of points: what is sure, what is open, out of the weight.
@@ -371,8 +327,8 @@ pub(crate) fn install(env: &mut Environment<'_>) {
     env.add_filter("points", points);
     env.add_filter("percent", percent);
     env.add_filter("money", money);
-    env.add_filter("before", |d: Serde<Delta>| side(&d.0, d.0.old.as_ref()));
-    env.add_filter("now", |d: Serde<Delta>| side(&d.0, d.0.new.as_ref()));
+    env.add_filter("before", |d: &Value| side(d, "old"));
+    env.add_filter("now", |d: &Value| side(d, "new"));
     env.add_filter("call", call);
     env.add_filter("signed", signed);
     env.add_filter("shift", shift);

@@ -509,6 +509,8 @@ struct Book {
     facts: usize,
     /// Numbers and facts beyond the limit.
     left_out: usize,
+    /// Numbers that are secrets.
+    secret: usize,
 }
 
 impl Book {
@@ -527,6 +529,7 @@ impl Book {
             notes,
             facts,
             left_out,
+            secret: 0,
         }
     }
 
@@ -535,6 +538,13 @@ impl Book {
         match tell {
             Tell::Found(Found { name, labels, unit, better, values }) => {
                 let (name, labels, unit) = self.secrets.mask_series(name, labels, unit);
+                let told = values.len();
+                let values: Vec<Finite> =
+                    values.into_iter().filter(|value| !self.secrets.is_secret(*value)).collect();
+                self.secret += told - values.len();
+                if values.is_empty() {
+                    return;
+                }
                 let series = Series { name, labels: series_labels(&self.labels, labels), unit, better };
                 if !self.all.contains_key(&series) && self.all.len() >= MOST_NAMES {
                     self.left_out += values.len();
@@ -595,6 +605,9 @@ impl Book {
                 "{} numbers or facts were left out: more than {MOST_NAMES} different series or facts",
                 self.left_out
             ));
+        }
+        if end && self.secret > 0 {
+            words.push(format!("{} numbers were left out: each is the value of a secret", self.secret));
         }
         for text in words {
             let (task, level) = (Some(self.task.clone()), Level::Warning);

@@ -30,12 +30,18 @@ pub(super) struct Logs {
     dir: PathBuf,
     artifacts: PathBuf,
     attempt: u32,
-    open: HashMap<String, Option<File>>,
+    open: HashMap<PathBuf, Target>,
     tell: mpsc::UnboundedSender<Tell>,
     secrets: Arc<Secrets>,
-    /// Bytes held back because a secret may begin in them, by file.
-    held: HashMap<String, Vec<u8>>,
     failed: bool,
+}
+
+/// A file that is written.
+struct Target {
+    /// `None`: it cannot be.
+    file: Option<File>,
+    /// Bytes held back because a secret may begin in them.
+    held: Vec<u8>,
 }
 
 /// The folder of a task's logs, relative to the run's folder: made of plain characters only.
@@ -62,21 +68,24 @@ impl Logs {
             open: HashMap::new(),
             tell,
             secrets,
-            held: HashMap::new(),
             failed: false,
         }
     }
 
-    fn write(&mut self, name: String, bytes: &[u8]) {
-        let path = self.dir.join(&name);
-        let file = self.open.entry(name).or_insert_with(|| {
-            create_dir_all(path.parent()?).ok()?;
-            OpenOptions::new().append(true).create(true).open(&path).ok()
+    /// Writes a piece to a file, with secrets masked.
+    fn write(&mut self, path: &Path, how: &OpenOptions, bytes: &[u8], last: bool) {
+        let target = self.open.entry(path.to_owned()).or_insert_with(|| {
+            let made = path.parent().is_some_and(|dir| create_dir_all(dir).is_ok());
+            Target { file: made.then(|| how.open(path).ok()).flatten(), held: Vec::new() }
         });
-        let written = file.as_mut().is_some_and(|f| f.write_all(bytes).is_ok());
+        let masked = self.secrets.mask_stream(&mut target.held, bytes, last);
+        let written = target.file.as_mut().is_some_and(|f| f.write_all(&masked).is_ok());
+        if last {
+            self.open.remove(path);
+        }
         if !written && !self.failed {
             self.failed = true;
-            let _ = self.tell.send(Tell::Note(true, format!("the log {} cannot be written", path.display())));
+            let _ = self.tell.send(Tell::Note(true, format!("{} cannot be written", path.display())));
         }
     }
 }
@@ -91,35 +100,17 @@ impl Tap for Logs {
             Stream::Out => "out",
             Stream::Err => "err",
         };
-        let name = format!("attempt-{}.{role}.{end}", self.attempt);
-        if self.secrets.is_empty() {
-            self.write(name, bytes);
-        } else {
-            let held = self.held.entry(name.clone()).or_default();
-            let masked = self.secrets.mask_stream(held, bytes, false);
-            self.write(name, &masked);
-        }
+        let path = self.dir.join(format!("attempt-{}.{role}.{end}", self.attempt));
+        self.write(&path, OpenOptions::new().append(true).create(true), bytes, false);
     }
 
     fn artifact(&mut self, path: &str, bytes: &[u8], last: bool) {
-        let path = Path::new(path);
+        let path = self.secrets.mask(path);
+        let path = Path::new(&path);
         // The name comes from the host: it must stay below the folder.
-        if !path.components().all(|c| matches!(c, Component::Normal(_))) {
-            return;
-        }
-        let target = self.artifacts.join(path);
-        let name = format!("artifact:{}", target.display());
-        let file = self.open.entry(name.clone()).or_insert_with(|| {
-            create_dir_all(target.parent()?).ok()?;
-            OpenOptions::new().write(true).create(true).truncate(true).open(&target).ok()
-        });
-        let written = file.as_mut().is_some_and(|f| f.write_all(bytes).is_ok());
-        if !written && !self.failed {
-            self.failed = true;
-            let _ = self.tell.send(Tell::Note(true, format!("{} cannot be written", target.display())));
-        }
-        if last {
-            self.open.remove(&name);
+        if path.components().all(|c| matches!(c, Component::Normal(_))) {
+            let how = OpenOptions::new().write(true).create(true).truncate(true).clone();
+            self.write(&self.artifacts.join(path), &how, bytes, last);
         }
     }
 
@@ -143,11 +134,9 @@ impl Tap for Logs {
 
 impl Drop for Logs {
     fn drop(&mut self) {
-        for (name, mut held) in std::mem::take(&mut self.held) {
-            let rest = self.secrets.mask_stream(&mut held, &[], true);
-            if !rest.is_empty() {
-                self.write(name, &rest);
-            }
+        for (_, mut target) in self.open.drain() {
+            let rest = self.secrets.mask_stream(&mut target.held, &[], true);
+            let _ = target.file.as_mut().map(|file| file.write_all(&rest));
         }
     }
 }

@@ -88,12 +88,15 @@ pub struct Run {
     pub undo: Option<Vec<String>>,
     /// Seconds to wait before it is started.
     pub after: Option<f64>,
+    /// The program beside that it cannot do without: it is ended once that one has failed.
+    pub beside: Option<Role>,
 }
 
 impl Run {
     /// A program with nothing special about it.
     pub fn new(role: Role, program: Program) -> Self {
-        Self { role, program, env: BTreeMap::new(), dir: None, stdin: None, undo: None, after: None }
+        let (env, dir, stdin, undo, after, beside) = (BTreeMap::new(), None, None, None, None, None);
+        Self { role, program, env, dir, stdin, undo, after, beside }
     }
 
     /// A probe with its options.
@@ -273,8 +276,9 @@ impl Host {
     /// # Errors
     /// When contact is lost or the agent cannot do it; a program that fails is no error here.
     pub async fn run(&mut self, run: Run, mut each: impl FnMut(Line<'_>) + Send) -> Result<Ended, Outcome> {
-        let role = run.role;
+        let (role, needed) = (run.role, run.beside);
         let own = self.start(run).await?;
+        let mut given_up = false;
         let mut errors = Lines::default();
         let mut last_words = std::collections::VecDeque::new();
         let mut latest = 0.0;
@@ -308,6 +312,11 @@ impl Host {
                     return Ok(Ended { status, seconds, last_words: last_words.into() });
                 }
                 other => self.beside(other)?,
+            }
+            let needed = needed.and_then(|role| self.ended_beside(role));
+            if !given_up && needed.is_some_and(|status| *status != Status::Exited(0)) {
+                given_up = true;
+                self.tell(Down::Kill { id: own }).await?;
             }
         }
     }

@@ -146,7 +146,7 @@ async fn run_command(
     let (setup, serve, main) = (
         workload.setup.as_ref().map(|c| start("setup", c)),
         workload.serve.as_ref().map(|c| start("serve", c)),
-        start("main", command),
+        Run { beside: workload.serve.is_some().then_some("serve"), ..start("main", command) },
     );
     if let Some(setup) = setup {
         cx.host.run(setup, |_| {}).await?.check(&format!("the setup of workload `{name}`"))?;

@@ -1,6 +1,10 @@
 //! Exit codes, and places that cannot be written: full disks, closed and full outputs.
 
-use std::{fs, process::Stdio};
+use std::{
+    fs,
+    io::Write as _,
+    process::{Command, Stdio},
+};
 
 use crate::{
     outcomes::METRIC,
@@ -84,6 +88,93 @@ fn what_is_no_plan_is_refused_by_name() {
         }
     }
     assert!(!s.path("runs").exists(), "nothing was made");
+}
+
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let s = Sandbox::new().shell("a", METRIC).header("rubric: ./pipe.yaml");
+    let mkfifo = |name: &str| {
+        assert!(Command::new("mkfifo").arg(s.path(name)).status().unwrap().success());
+    };
+    mkfifo("plan/pipe.yaml");
+    mkfifo("pipe");
+    for (folder, target) in [("zero", Some("/dev/zero")), ("piped", None)] {
+        fs::create_dir(s.path(folder)).unwrap();
+        for name in ["journal.jsonl", "scorecard.json"] {
+            match target {
+                Some(target) => std::os::unix::fs::symlink(target, s.path(folder).join(name)).unwrap(),
+                None => mkfifo(&format!("{folder}/{name}")),
+            }
+        }
+    }
+    let plan = s.plan().display().to_string();
+    for args in [
+        &["check", "pipe"][..],
+        &["run", "pipe"],
+        &["check", &plan],
+        &["score", "zero"],
+        &["score", "piped"],
+        &["score", "pipe"],
+        &["report", "zero"],
+        &["report", "piped"],
+        &["report", "pipe"],
+        &["diff", "piped", "zero"],
+        &["resume", "piped"],
+        &["resume", "zero"],
+        &["score", "zero", "--rubric", "pipe"],
+        &["score", "zero", "--plan", "pipe"],
+    ] {
+        let ended = s.planrun(args);
+        assert!(matches!(ended.code, Some(2..=4)), "{args:?}: {ended:?}");
+    }
+    // What the shell hands over may be a pipe.
+    let text = s.text().replace("rubric: ./pipe.yaml", "");
+    for path in ["/dev/stdin", "/dev/fd/0"] {
+        let mut command = s.command(&["check", path]);
+        command.stdin(Stdio::piped());
+        let mut running = s.spawn(command);
+        running.child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        running.wait().code(0);
+    }
+}
+
+#[test]
+fn what_stderr_shows_cannot_act() {
+    let s = Sandbox::new().shell("a", METRIC);
+    let evil = "e\u{1b}[31m\u{202e}\nerror: forged\u{7}";
+    let long = "x".repeat(100_000);
+    let plan = s.plan().display().to_string();
+    fs::write(s.path("card"), format!("{{\"schema\": \"{}\"}}", evil.replace('\n', "\\n"))).unwrap();
+    fs::write(s.path("card2"), r#"{"schema": 1, "e\u001b[31m\nerror: forged": 1, "planrun": {"\u001b": 1}}"#)
+        .unwrap();
+    for args in [
+        &["check", evil][..],
+        &[evil],
+        &["run", evil],
+        &["run", &plan, "--only", evil],
+        &["run", &plan, "--only", &long],
+        &["run", &plan, "-o", &format!("/dev/null/{evil}")],
+        &["run", &plan, "--set", evil],
+        &["check", &plan, "--set", &format!("currency={evil}")],
+        &["resume", evil],
+        &["score", evil],
+        &["report", evil],
+        &["report", "card"],
+        &["report", "card2"],
+        &["report", &plan, "--format", evil],
+        &["report", &plan, "--format", &long],
+        &[&format!("--{long}")],
+        &["probe", evil],
+        &["probe", "facts", "--options", evil],
+        &["init", &format!("/dev/null/{evil}")],
+    ] {
+        let ended = s.planrun(args);
+        assert!(matches!(ended.code, Some(2..=4)), "{args:?}: {ended:?}");
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(!said.contains(['\u{1b}', '\u{202e}', '\u{7}']), "{args:?}: {said:?}");
+        assert!(!said.lines().any(|line| line.starts_with("error: forged")), "{args:?}: {said}");
+        assert!(said.len() < 10_000, "{args:?}: {} bytes", said.len());
+    }
 }
 
 #[test]

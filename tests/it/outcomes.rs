@@ -1,6 +1,6 @@
 //! How a command ends, what it prints, and what becomes of both.
 
-use std::fs;
+use std::{fs, path::PathBuf};
 
 use crate::support::{Sandbox, entries, processes, wait_until};
 
@@ -273,7 +273,7 @@ fn a_server_runs_beside_and_is_ended() {
     let s = Sandbox::new()
         .workload("good", "serve: 'echo $$ >$SEEN/server; exec sleep 1000', command: 'while ! [ -s $SEEN/server ]; do sleep 0.01; done; kill -0 $(cat $SEEN/server)'")
         .stage("id: good, timeout: 60s, command: { workload: good }")
-        .workload("bad", "serve: 'echo no port >&2; exit 5', command: 'sleep 1'")
+        .workload("bad", "serve: 'echo no port >&2; exit 5', command: 'exec sleep 1000'")
         .stage("id: bad, timeout: 60s, command: { workload: bad }");
     s.run(&[]).code(3);
     assert_eq!(s.outcome("one/good"), "ok/none", "{}", s.reason("one/good"));
@@ -326,7 +326,7 @@ fn with_docker(script: Option<&str>) -> Sandbox {
 /// Records how it is called; `run` takes the last argument as the script.
 const DOCKER: &str = r#"
 for a; do printf '%s\n' "$a"; done >>$SEEN/docker
-[ "$1" = run ] || exit 0
+[ "$1" = run ] || { echo "$PLANRUN_RUN" >$SEEN/undone; exit 0; }
 for a; do last=$a; done
 exec sh -c "$last"
 "#;
@@ -342,6 +342,7 @@ fn an_image_runs_by_the_runtime_and_is_removed() {
     }
     assert!(!calls.contains("hush"), "values stay out of the process table");
     assert_eq!(&lines[lines.len() - 3..lines.len() - 1], ["rm", "-f"], "{calls}");
+    assert_eq!(s.seen("undone").trim(), s.journal()[0].1["run"], "what undoes knows its run");
     assert_eq!(s.samples("one/a", "m"), [2.0]);
 }
 
@@ -353,6 +354,78 @@ fn an_image_without_a_runtime_is_unsupported_and_never_run_bare() {
         s.run(&[]).code(3);
         assert_eq!(s.outcome("one/a"), "unsupported/not_there");
         assert_eq!(entries(&s.path("seen")), Vec::<String>::new());
+    }
+}
+
+/// Every file below a folder, and its name.
+fn everything_in(folder: PathBuf) -> String {
+    let (mut all, mut waiting) = (String::new(), vec![folder]);
+    while let Some(path) = waiting.pop() {
+        all.push_str(&format!("{}\n", path.display()));
+        if path.is_dir() {
+            waiting.extend(fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+        } else {
+            all.push_str(&String::from_utf8_lossy(&fs::read(&path).unwrap()));
+        }
+    }
+    all
+}
+
+#[test]
+fn a_canary_shows_nowhere() {
+    let canary = "k\u{e9}y/4711 canary";
+    let number = "471100815";
+    let script = r#"
+        echo "$URL" | sed 's/.*://;s/@.*//'; echo "$TOKEN" >&2; echo "$NUMBER"
+        echo "{\"note\": \"$JSON\"}"; echo "GET /?$PERCENT"
+        echo "{\"metric\": \"m\", \"value\": $NUMBER}"; echo '{"metric": "m", "value": 2}'
+        echo "{\"step\": 1, \"seconds\": $NUMBER}"; echo "{\"fact\": \"f\", \"value\": $NUMBER}"
+        mkdir kept; printf 'one %s\n%s' "$TOKEN" "$JSON" > kept/text
+        printf '\0\001%s' "$TOKEN" > kept/binary; : > "kept/$NUMBER""#;
+    let sandbox = || {
+        Sandbox::new()
+            .env("TOKEN", canary)
+            .env("NUMBER", number)
+            .env("JSON", r"k\u00e9y\/4711 canary")
+            .env("PERCENT", "k%C3%A9y%2F4711+canary")
+            .header("secrets: [TOKEN, NUMBER]")
+    };
+    let s = sandbox()
+        .platform("one", r#"{ main: { local: true }, far: { ssh: "h${NUMBER}", identity: "/${TOKEN}" } }"#)
+        .shell_with(
+            "a",
+            "retries: { errors: 1 },",
+            r#"collect: [kept/], env: { URL: "u://x:${TOKEN}@h" },"#,
+            script,
+        )
+        .stage("id: far, at: far, command: { workload: a }");
+    let ended = s.run(&["-vv"]).code(3);
+    let all = format!("{}{}{}", ended.stdout, ended.stderr, everything_in(s.out()));
+    for leak in ["canary", "4711"] {
+        assert!(
+            !all.contains(leak),
+            "`{leak}` stands in {}",
+            &all[all.find(leak).unwrap().saturating_sub(200)..]
+        );
+    }
+    assert_eq!(s.samples("one/a", "m"), [2.0]);
+    let kept = s.out().join("artifacts/one/a/kept");
+    assert_eq!(fs::read(kept.join("text")).unwrap(), b"one ****\n****");
+    assert_eq!(fs::read(kept.join("binary")).unwrap(), b"\0\x01****");
+
+    for (header, stage) in [
+        ("headline: [\"a.${TOKEN}\"]", "inventory: {}"),
+        ("rubric: \"${TOKEN}.yaml\"", "inventory: {}"),
+        ("report: { language: \"${TOKEN}\" }", "inventory: {}"),
+        ("", r#"id: "${TOKEN}", inventory: {}"#),
+        ("", r#"inventory: { paths: ["/${TOKEN}"] }"#),
+        ("", "inventory: {}, timeout: \"${NUMBER}s\""),
+    ] {
+        let s = sandbox().header(header).stage(stage);
+        let ended = s.run(&["-vv"]).code(2);
+        let all = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(all.contains("is a secret") && !all.contains("canary") && !all.contains("4711"), "{all}");
+        assert!(!s.out().exists());
     }
 }
 
@@ -375,15 +448,7 @@ fn secrets_are_masked_everywhere() {
         .header("secrets: [TOKEN, TOKEN_TWO, STARS, NOT_SET]")
         .shell("a", script);
     let ended = s.run(&[]).code(3);
-    let mut all = format!("{}{}", ended.stdout, ended.stderr);
-    let mut waiting = vec![s.out()];
-    while let Some(path) = waiting.pop() {
-        if path.is_dir() {
-            waiting.extend(fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
-        } else {
-            all.push_str(&String::from_utf8_lossy(&fs::read(&path).unwrap()));
-        }
-    }
+    let all = format!("{}{}{}", ended.stdout, ended.stderr, everything_in(s.out()));
     for leak in ["hunter2", "quoted", "-and-longer"] {
         assert!(
             !all.contains(leak),

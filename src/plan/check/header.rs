@@ -41,6 +41,8 @@ impl Check<'_> {
             && !self.context.is_unresolved(lease.place)
         {
             self.context.error(lease.place, "a lease under 5s ends before a lost packet is resent");
+        } else if let Some(lease) = &plan.lease {
+            self.span("lease", lease.place, lease.value);
         }
         self.limits();
         self.rates();
@@ -57,9 +59,7 @@ impl Check<'_> {
     fn limits(&self) {
         let Some(limits) = &self.plan.limits else { return };
         for limit in [&limits.warn_after, &limits.stop_after].into_iter().flatten() {
-            if limit.seconds <= 0.0 {
-                self.context.error(limit.place, "a limit of nothing");
-            }
+            self.span("limit", limit.place, limit.value);
         }
         if let (Some(warn), Some(stop)) = (&limits.warn_after, &limits.stop_after)
             && warn.seconds > stop.seconds

@@ -6,7 +6,7 @@ use super::Check;
 use crate::{
     findings::At,
     measure::{MetricPath, Unit, quantity::Bound},
-    plan::{model::Entry, suggest},
+    plan::suggest,
     platform::Name,
     score::{
         judgement::{Job, Objective, Scenario},
@@ -115,9 +115,9 @@ impl Check<'_> {
     /// The job counts in what the program of its stage counts.
     fn job_unit(&self, job: &At<Job>) {
         let counted = self
-            .plan
-            .stage(&job.from.value)
-            .and_then(Entry::spec)
+            .entries
+            .get(job.from.value.as_str())
+            .and_then(|entry| entry.spec())
             .and_then(|spec| self.plan.workloads.get(spec.workload()?.value.as_str()))
             .and_then(|workload| workload.unit.as_ref());
         let Some(unit) = counted.filter(|unit| !self.context.is_unresolved(unit.place)) else { return };
@@ -175,8 +175,10 @@ impl Check<'_> {
     }
 
     fn preset(&self, preset: &Name, rubric: &Rubric) {
-        let presets: BTreeSet<&str> = rubric.presets.keys().map(|name| name.value.as_str()).collect();
-        self.known("weight preset", preset, &presets);
+        if !rubric.presets.contains_key(preset.value.as_str()) && !self.context.is_full() {
+            let presets: BTreeSet<&str> = rubric.presets.keys().map(|name| name.value.as_str()).collect();
+            self.known("weight preset", preset, &presets);
+        }
     }
 
     fn headline(&self) {
@@ -186,8 +188,9 @@ impl Check<'_> {
             let help = Some("more of them tested together find more that is not there".to_owned());
             self.context.error_with(seventh.place, message, help);
         }
-        for (i, path) in headline.iter().enumerate() {
-            if headline[..i].contains(path) {
+        let mut seen = BTreeSet::new();
+        for path in headline {
+            if !seen.insert(&path.value) {
                 self.context.error(path.place, format!("`{}` stands twice", path.value));
                 continue;
             }
@@ -210,6 +213,9 @@ impl Check<'_> {
         let asked: BTreeSet<&str> =
             parts.flat_map(|part| &part.ask).map(|name| name.value.as_str()).collect();
         for (id, platform) in &self.plan.platforms {
+            if self.context.is_full_of_remarks() {
+                return;
+            }
             for question in platform.declared.keys().filter(|name| !asked.contains(name.value.as_str())) {
                 let near = suggest::nearest(&question.value, asked.iter().copied());
                 let help = near.map(|near| format!("did you mean `{near}`?"));

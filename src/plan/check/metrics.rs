@@ -4,7 +4,7 @@ use super::Check;
 use crate::{
     findings::Place,
     measure::{MetricPath, Unit},
-    plan::{model::Entry, read::Context, suggest},
+    plan::{read::Context, suggest},
     platform::Name,
     stage::Kind,
 };
@@ -47,7 +47,7 @@ impl Check<'_> {
         };
         // A faulty entry has its own finding.
         let Some(kind) = kind else { return Ok(None) };
-        let spec = self.plan.stage(id).and_then(Entry::spec);
+        let spec = self.entries.get(id).and_then(|entry| entry.spec());
         if let Some(spec) = &spec
             && let Some((key, value)) = Self::unmeasured_label(path, spec)
         {
@@ -87,6 +87,9 @@ impl Check<'_> {
         place: Place,
         path: &MetricPath,
     ) -> Option<Unit> {
+        if context.is_full() {
+            return None;
+        }
         match self.resolve(path) {
             Ok(unit) => return unit,
             Err(_) if context.is_unresolved(place) || self.stages_lost() => {}

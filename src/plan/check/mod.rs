@@ -12,17 +12,26 @@ mod rubric;
 mod secrets;
 mod stages;
 
-use std::{borrow::Borrow, collections::BTreeSet};
+use std::{
+    borrow::Borrow,
+    cell::RefCell,
+    collections::{BTreeSet, HashMap},
+};
 
 use self::names::Names;
 pub(crate) use self::{metrics::Origin, rubric::RubricCheck};
 use super::{
-    model::Plan,
+    model::{Entry, Plan},
     read::Context,
     suggest,
-    tree::{Node, Value},
+    tree::{Key, Node, Value},
 };
-use crate::{findings::Place, measure::quantity::Date, platform::Name, score::rubric::Rubric};
+use crate::{
+    findings::Place,
+    measure::quantity::{Date, Duration},
+    platform::Name,
+    score::rubric::Rubric,
+};
 
 /// A plan under check.
 pub(crate) struct Check<'a> {
@@ -30,9 +39,22 @@ pub(crate) struct Check<'a> {
     root: &'a Node,
     context: &'a Context<'a>,
     names: Names<'a>,
+    /// Stages that were read, by id; of several with one id the first.
+    entries: HashMap<&'a str, &'a Entry>,
+    /// Long maps that were looked into, by the id of the map and the keys that theirs stand for.
+    maps: RefCell<HashMap<u32, ByKey<'a>>>,
     today: Option<Date>,
     has_file: &'a dyn Fn(&str) -> bool,
 }
+
+/// The longest time that anything in a plan may take.
+const LONGEST: Duration = Duration::from_seconds(366.0 * 86_400.0);
+
+/// The entries of a map.
+type ByKey<'a> = HashMap<&'a str, &'a (Key, Node)>;
+
+/// Maps up to this length are searched from front to back.
+const SHORT: usize = 16;
 
 impl<'a> Check<'a> {
     pub(crate) fn new(
@@ -42,7 +64,14 @@ impl<'a> Check<'a> {
         today: Option<Date>,
         has_file: &'a dyn Fn(&str) -> bool,
     ) -> Self {
-        Self { plan, root, context, names: Names::of(root, context), today, has_file }
+        let mut entries = HashMap::with_capacity(plan.stages.len());
+        for entry in &plan.stages {
+            if let Some(id) = entry.stage_id() {
+                entries.entry(id).or_insert(&entry.value);
+            }
+        }
+        let names = Names::of(root, context);
+        Self { plan, root, context, names, entries, maps: RefCell::default(), today, has_file }
     }
 
     /// All checks but those of the rubric.
@@ -61,7 +90,7 @@ impl<'a> Check<'a> {
         if names.contains(name.value.as_str()) {
             return true;
         }
-        if !self.context.is_unresolved(name.place) {
+        if !self.context.is_full() && !self.context.is_unresolved(name.place) {
             let help = suggest::help(&name.value, names.iter().map(Borrow::borrow))
                 .or_else(|| Some(format!("there is no {what} at all here")));
             self.context.error_with(name.place, format!("no {what} `{}`", name.value), help);
@@ -76,7 +105,42 @@ impl<'a> Check<'a> {
 
     /// The value at a path of keys, by the keys that misspelt ones stand for.
     fn node(&self, path: &[&str]) -> Option<&'a Node> {
-        path.iter().try_fold(self.root, |node, key| child(self.context, node, key))
+        path.iter().try_fold(self.root, |node, key| self.child(node, key))
+    }
+
+    /// The value under a key of a map, by the key that a misspelt one stands for; lists take a number.
+    fn child(&self, node: &'a Node, key: &str) -> Option<&'a Node> {
+        match &node.value {
+            Value::Seq(items) => items.get(key.parse::<usize>().ok()?),
+            _ => self.pair(node, key).map(|(_, value)| value),
+        }
+    }
+
+    /// The entry of a map, by the key that a misspelt one stands for.
+    fn pair(&self, node: &'a Node, key: &str) -> Option<&'a (Key, Node)> {
+        let entries = node.entries();
+        let meant = |(k, value): &'a (Key, Node)| self.context.key_of(&k.text, value);
+        if entries.len() <= SHORT {
+            return entries.iter().find(|entry| meant(entry) == key);
+        }
+        let mut maps = self.maps.borrow_mut();
+        let map = maps.entry(node.id).or_insert_with(|| {
+            // Of several the first counts.
+            entries.iter().rev().map(|entry| (meant(entry), entry)).collect()
+        });
+        map.get(key).copied()
+    }
+
+    /// A duration that nobody waits for: none at all, or longer than a year.
+    fn span(&self, what: &str, place: Place, duration: Duration) {
+        if self.context.is_unresolved(place) {
+            return;
+        }
+        if duration.seconds <= 0.0 {
+            self.context.error(place, format!("a {what} of nothing"));
+        } else if duration.seconds > LONGEST.seconds {
+            self.context.error(place, format!("a {what} of more than {LONGEST}"));
+        }
     }
 
     /// Where the plan begins.
@@ -87,13 +151,8 @@ impl<'a> Check<'a> {
     /// Where the key at a path stands.
     pub(crate) fn key_place(&self, path: &[&str]) -> Place {
         let Some((last, parents)) = path.split_last() else { return self.root.place };
-        let found = self.node(parents).and_then(|parent| {
-            let mut entries = parent.entries().iter();
-            entries
-                .find(|(key, node)| self.context.key_of(&key.text, node) == *last)
-                .map(|(key, _)| key.place)
-        });
-        found.unwrap_or(self.root.place)
+        let found = self.node(parents).and_then(|parent| self.pair(parent, last));
+        found.map_or(self.root.place, |(key, _)| key.place)
     }
 
     /// Whether a name can be a part of metric paths, file names and messages; said where not.
@@ -123,10 +182,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// The value under a key of a map, by the key that a misspelt one stands for; lists take a number.
+/// The value under a key of a short map, by the key that a misspelt one stands for.
 fn child<'n>(context: &Context<'_>, node: &'n Node, key: &str) -> Option<&'n Node> {
-    if let Value::Seq(items) = &node.value {
-        return items.get(key.parse::<usize>().ok()?);
-    }
     node.entries().iter().find(|(k, value)| context.key_of(&k.text, value) == key).map(|(_, value)| value)
 }

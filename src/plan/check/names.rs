@@ -5,7 +5,7 @@
 
 use std::{
     borrow::Cow,
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
 };
 
 use super::child;
@@ -45,6 +45,8 @@ pub(super) struct Names<'a> {
     pub(super) jobs: Set<'a>,
     pub(super) stages: Vec<StageName<'a>>,
     pub(super) stage_ids: BTreeSet<String>,
+    /// Stages by id; of several with one id the first.
+    by_id: HashMap<String, usize>,
 }
 
 impl<'a> Names<'a> {
@@ -65,7 +67,14 @@ impl<'a> Names<'a> {
             Some(Value::Seq(items)) => items.iter().map(|item| stage(item, context)).collect(),
             _ => Vec::new(),
         };
+        let mut by_id = HashMap::with_capacity(stages.len());
+        for (i, stage) in stages.iter().enumerate() {
+            if let Some(id) = &stage.id {
+                by_id.entry(id.clone().into_owned()).or_insert(i);
+            }
+        }
         Self {
+            by_id,
             workloads: keys(at("workloads")),
             platform_ids: platforms.keys().copied().collect(),
             platforms,
@@ -84,7 +93,7 @@ impl<'a> Names<'a> {
 
     /// The stage of an id.
     pub(super) fn stage(&self, id: &str) -> Option<&StageName<'a>> {
-        self.stages.iter().find(|stage| stage.id.as_deref() == Some(id))
+        self.stages.get(*self.by_id.get(id)?)
     }
 }
 

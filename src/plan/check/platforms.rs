@@ -229,7 +229,9 @@ impl Check<'_> {
             }
         }
         for (lane, places) in &users {
-            if let [place] = places.as_slice() {
+            if let [place] = places.as_slice()
+                && !self.context.is_full_of_remarks()
+            {
                 let others = users.keys().copied().filter(|other| other != lane);
                 let near = suggest::nearest(lane, others);
                 let help = near.map(|near| format!("did you mean `{near}`?"));

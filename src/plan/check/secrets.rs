@@ -21,6 +21,9 @@ const BEGINNINGS: [(&str, usize); 14] = [
     ("eyJ", 60),
 ];
 
+/// The shortest of them.
+const SHORTEST: usize = 16;
+
 /// Names of keys whose values are secrets.
 const SECRET_NAMES: [&str; 9] =
     ["token", "secret", "password", "passwd", "passphrase", "apikey", "credential", "credentials", "key"];
@@ -40,7 +43,7 @@ impl Check<'_> {
             Value::Map(entries) => entries.iter().for_each(|(key, node)| self.look(&key.text, node)),
             Value::Seq(items) => items.iter().for_each(|item| self.look(key, item)),
             Value::Scalar { text, .. }
-                if is_known_token(text) || (is_secret_name(key) && is_random(text)) =>
+                if is_known_token(text) || (is_random(text) && is_secret_name(key)) =>
             {
                 let help =
                     "take it from the environment: \"${NAME}\", and list the name under `secrets`".to_owned();
@@ -57,6 +60,11 @@ impl Check<'_> {
 
 /// A private key, or a word with the form of a well-known token.
 fn is_known_token(text: &str) -> bool {
+    // Most values of a plan are shorter than any token.
+    text.len() >= SHORTEST && is_long_token(text)
+}
+
+fn is_long_token(text: &str) -> bool {
     text.contains("-----BEGIN ")
         || text.split(|c: char| c.is_whitespace() || "\"'=:,;".contains(c)).any(|word| {
             BEGINNINGS.iter().any(|(beginning, least)| {

@@ -1,7 +1,7 @@
 //! Stages: kinds, names, what they need, what they run on, their options, what is expected of them, and whether all
 //! of it fits into the time that the limits leave.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::{Check, names};
 use crate::{
@@ -99,13 +99,12 @@ impl Check<'_> {
     }
 
     fn endpoints(&self, entry: &At<Entry>) {
-        let mut seen: Vec<&str> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
         for name in entry.at.iter().flatten() {
             self.known("endpoint", name, &self.names.endpoints);
-            if seen.contains(&name.value.as_str()) {
+            if !seen.insert(&name.value) {
                 self.context.error(name.place, format!("endpoint `{}` stands twice", name.value));
             }
-            seen.push(&name.value);
         }
     }
 
@@ -117,56 +116,51 @@ impl Check<'_> {
             .iter()
             .filter_map(|entry| Some((id_of(entry)?.0, entry.needs.as_slice())))
             .collect();
-        // Stages whose needs are all settled are settled; what is left stands on a circle or behind one.
-        let mut settled: std::collections::HashSet<&str> = std::collections::HashSet::new();
-        loop {
-            let before = settled.len();
-            for (id, wanted) in &needs {
-                let is_settled = |need: &Name| {
-                    let need = need.value.as_str();
-                    settled.contains(need) || !needs.contains_key(need) || need == *id
-                };
-                if !settled.contains(id) && wanted.iter().all(is_settled) {
-                    settled.insert(id);
-                }
-            }
-            if settled.len() == before {
-                break;
-            }
-        }
+        // Depth first. A stage is settled when all that it needs is, or when it stands on a circle that was said.
+        let mut settled: HashSet<&str> = HashSet::with_capacity(needs.len());
+        let mut depth: HashMap<&str, usize> = HashMap::new();
         for entry in &self.plan.stages {
             let Some((start, _)) = id_of(entry) else { continue };
-            if settled.contains(start) {
-                continue;
+            // How this stage is come to, and what it needs that was not looked at yet.
+            let mut way: Vec<(Option<&Name>, &str, std::slice::Iter<'_, Name>)> = Vec::new();
+            if !settled.contains(start) {
+                depth.insert(start, 0);
+                way.push((None, start, entry.needs.iter()));
             }
-            // Walk along needs that are not settled until a stage comes again.
-            let mut path: Vec<&Name> = Vec::new();
-            let mut at = start;
-            while let Some(next) = needs.get(at).and_then(|wanted| {
-                wanted.iter().find(|need| !settled.contains(need.value.as_str()) && need.value != at)
-            }) {
-                if let Some(begin) = path.iter().position(|name| name.value == next.value) {
-                    let circle: Vec<&str> = path[begin..].iter().map(|name| name.value.as_str()).collect();
-                    let message =
-                        format!("stages wait for each other: {} → {}", circle.join(" → "), circle[0]);
-                    self.context.error(path[begin].place, message);
-                    settled.extend(circle);
-                    break;
-                }
-                path.push(next);
-                at = next.value.as_str();
+            while let Some((_, id, wanted)) = way.last_mut() {
+                let is_open = |need: &&Name| need.value != *id && !settled.contains(need.value.as_str());
+                let next =
+                    wanted.filter(is_open).find_map(|need| Some((need, needs.get(need.value.as_str())?)));
+                let Some((need, further)) = next else {
+                    settled.insert(id);
+                    way.pop();
+                    continue;
+                };
+                let Some(begin) = depth.get(need.value.as_str()).copied() else {
+                    depth.insert(&need.value, way.len());
+                    way.push((Some(need), &need.value, further.iter()));
+                    continue;
+                };
+                let needed = way[begin + 1..].iter().filter_map(|(need, ..)| *need).chain([need]);
+                let circle: Vec<&Name> = needed.collect();
+                let ids: Vec<&str> = circle.iter().map(|name| name.value.as_str()).collect();
+                let message = format!("stages wait for each other: {} → {}", ids.join(" → "), ids[0]);
+                self.context.error(circle[0].place, message);
+                settled.extend(ids);
+                way.truncate(begin);
             }
         }
     }
 
     fn unused_workloads(&self) {
+        if self.plan.stages.iter().filter(|entry| entry.kind().is_some()).count() != self.names.stages.len() {
+            return;
+        }
         let specs: Vec<Spec> = self.plan.stages.iter().filter_map(|entry| entry.spec()).collect();
-        let all_read = specs.len() == self.names.stages.len();
-        for name in self.plan.workloads.keys() {
-            let used = specs.iter().filter_map(Spec::workload).any(|workload| workload.value == name.value);
-            if !used && all_read {
-                self.context.warning(name.place, format!("no stage runs workload `{}`", name.value));
-            }
+        let used: HashSet<&str> =
+            specs.iter().filter_map(Spec::workload).map(|workload| workload.value.as_str()).collect();
+        for name in self.plan.workloads.keys().filter(|name| !used.contains(name.value.as_str())) {
+            self.context.warning(name.place, format!("no stage runs workload `{}`", name.value));
         }
     }
 
@@ -234,11 +228,18 @@ impl Check<'_> {
             }
             Spec::Inventory(_) => {}
         }
+        let least = Duration::from_seconds(spec.at_least_seconds());
+        if least.seconds > super::LONGEST.seconds {
+            let message = format!("the stage takes at least {least}, more than {}", super::LONGEST);
+            self.context.error(place, message);
+        }
+        if let Some(timeout) = &entry.timeout {
+            self.span("timeout", timeout.place, timeout.value);
+        }
         if let Some(timeout) = &entry.timeout
             && !self.context.is_unresolved(timeout.place)
-            && timeout.seconds < spec.at_least_seconds()
+            && timeout.seconds < least.seconds
         {
-            let least = Duration::from_seconds(spec.at_least_seconds());
             self.context
                 .error(timeout.place, format!("the stage takes at least {least}: it can never end in time"));
         }
@@ -246,11 +247,14 @@ impl Check<'_> {
 
     /// Where the value of an option stands; `place` is that of the options.
     fn option_place(&self, place: Place, key: &str) -> Option<Place> {
+        if self.context.is_full() {
+            return None;
+        }
         let stages = self.node(&["stages"])?;
         let Value::Seq(items) = &stages.value else { return None };
         let options =
             items.iter().flat_map(Node::entries).map(|(_, node)| node).find(|n| n.place == place)?;
-        super::child(self.context, options, key).map(|node| node.place)
+        self.child(options, key).map(|node| node.place)
     }
 
     fn expectations(&self, entry: &At<Entry>, spec: &Spec) {
@@ -314,6 +318,9 @@ impl Check<'_> {
 
     /// A label of the path that no variant of the stage has.
     pub(super) fn unmeasured_label<'p>(path: &'p MetricPath, spec: &Spec) -> Option<(&'p str, &'p str)> {
+        if path.labels.is_empty() {
+            return None;
+        }
         let variants = spec.variants();
         path.labels.0.iter().map(|(key, value)| (key.as_str(), value.as_str())).find(|(key, value)| {
             // Labels that tell no variants apart are the program's own.

@@ -3,7 +3,7 @@
 //! The field that asks decides what a scalar is; the node only has text. The innermost node that knows of a fault
 //! reports it, everything around it stays silent.
 
-use std::{borrow::Cow, fmt, str::FromStr};
+use std::{borrow::Cow, collections::HashSet, fmt, str::FromStr};
 
 use serde::de::{self, Deserializer, Visitor};
 
@@ -276,6 +276,8 @@ impl<'a> Reader<'a> {
 
     /// Keys that are no field: each is said, with what it may have been meant as.
     fn unknown_keys(self, name: &str, fields: &'static [&'static str], entries: &'a [(Key, Node)]) {
+        // Fields that nobody gives, in whatever spelling; made for the first unknown key.
+        let mut free: Option<Vec<&'static str>> = None;
         for (key, node) in entries {
             let text = key.text.as_str();
             // An empty key has its own finding.
@@ -283,16 +285,23 @@ impl<'a> Reader<'a> {
             if known || self.context.meant.borrow().contains_key(&node.id) {
                 continue;
             }
+            if self.context.is_full() {
+                self.context.incomplete.borrow_mut().insert(self.node.place);
+                return;
+            }
             if let Some((message, help)) = self.context.shapes.misplaced(name, text, entries) {
                 self.context.error_with(key.place, message, Some(help));
                 continue;
             }
-            let is_free =
-                |field: &&str| !entries.iter().any(|(k, n)| self.context.key_of(&k.text, n) == *field);
-            let free: Vec<&'static str> = fields.iter().copied().filter(is_free).collect();
+            let free = free.get_or_insert_with(|| {
+                let given: HashSet<&str> =
+                    entries.iter().map(|(k, n)| self.context.key_of(&k.text, n)).collect();
+                fields.iter().copied().filter(|field| !given.contains(field)).collect()
+            });
             let near = suggest::nearest(text, free.iter().copied());
-            let meant = near.and_then(|near| free.iter().find(|field| **field == near));
-            let help = if let Some(field) = meant {
+            let meant = near.and_then(|near| free.iter().position(|field| *field == near));
+            let help = if let Some(index) = meant {
+                let field = free.remove(index);
                 self.context.meant.borrow_mut().insert(node.id, field);
                 Some(format!("did you mean `{field}`?"))
             } else {

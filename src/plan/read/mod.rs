@@ -10,6 +10,7 @@ mod de;
 use std::{
     borrow::Cow,
     cell::{Cell, RefCell},
+    cmp::Reverse,
     collections::{HashMap, HashSet},
 };
 
@@ -25,6 +26,8 @@ use crate::findings::{At, Finding, Place, Pos, Severity};
 
 /// Errors after which nothing more is looked for, and warnings and notes likewise.
 const MOST_FINDINGS: usize = 100;
+/// The shortest value of a variable that is replaced wherever it stands in a message.
+const CONCEALED: usize = 4;
 /// Readings of the whole after which nothing more is looked for. Each takes out one value.
 const MOST_PASSES: usize = 200;
 
@@ -49,6 +52,8 @@ pub(crate) struct Context<'a> {
     env: &'a dyn Fn(&str) -> Option<String>,
     unset: Unset,
     shapes: &'static Shapes,
+    /// Variables that are secrets, with their values where they are set.
+    secrets: Vec<(String, Option<String>)>,
     findings: RefCell<Vec<Finding>>,
     /// One finding for a fault, however many aliases lead to it and however often it is read.
     said: RefCell<HashSet<(Pos, String)>>,
@@ -66,7 +71,11 @@ pub(crate) struct Context<'a> {
     unresolved: RefCell<HashSet<Pos>>,
     /// Which of how many stand-ins an unknown value is at, by the id of the value.
     stand_in: RefCell<HashMap<u32, (usize, usize)>>,
-    full: Cell<bool>,
+    /// Errors taken so far, and warnings and notes.
+    errors: Cell<usize>,
+    remarks: Cell<usize>,
+    /// Readings went on for too long.
+    given_up: Cell<bool>,
 }
 
 impl<'a> Context<'a> {
@@ -75,6 +84,7 @@ impl<'a> Context<'a> {
             env,
             unset,
             shapes: Shapes::get(),
+            secrets: Vec::new(),
             findings: RefCell::default(),
             said: RefCell::default(),
             poisoned: RefCell::default(),
@@ -84,7 +94,9 @@ impl<'a> Context<'a> {
             filled: RefCell::default(),
             unresolved: RefCell::default(),
             stand_in: RefCell::default(),
-            full: Cell::new(false),
+            errors: Cell::new(0),
+            remarks: Cell::new(0),
+            given_up: Cell::new(false),
         }
     }
 
@@ -112,6 +124,26 @@ impl<'a> Context<'a> {
         self.report(Finding::new(Severity::Note, place, message));
     }
 
+    /// From now on these variables are secrets: no finding shows their values.
+    pub(crate) fn hide(&mut self, names: Vec<String>) {
+        let value = |name: &str| (self.env)(name).filter(|value| !value.is_empty());
+        self.secrets = names.into_iter().map(|name| (name.clone(), value(&name))).collect();
+    }
+
+    /// The variables that are secrets, with their values where they are set.
+    pub(crate) fn secrets(&self) -> &[(String, Option<String>)] {
+        &self.secrets
+    }
+
+    pub(crate) fn is_secret(&self, name: &str) -> bool {
+        self.secrets.iter().any(|(secret, _)| secret == name)
+    }
+
+    /// The value there is not to be used: from now on it is unknown.
+    pub(crate) fn forget(&self, place: Place) {
+        self.unresolved.borrow_mut().insert(place.defined);
+    }
+
     /// A value for a message; one that came from variables as the plan writes it.
     pub(crate) fn shown<T: std::fmt::Display>(&self, value: &At<T>) -> String {
         match self.filled.borrow().get(&value.place.defined) {
@@ -122,7 +154,7 @@ impl<'a> Context<'a> {
 
     /// A text with its variables filled in, as far as they are set.
     pub(crate) fn fill<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        if !text.contains("${") {
+        if !text.contains("${") || variables::names(text).any(|name| self.is_secret(name)) {
             return text.into();
         }
         match variables::fill(text, self.env) {
@@ -131,23 +163,49 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// Whether no more errors are taken; what is costly to find or to word may be left out then.
+    pub(crate) fn is_full(&self) -> bool {
+        self.errors.get() >= MOST_FINDINGS
+    }
+
+    /// Whether no more warnings and notes are taken.
+    pub(crate) fn is_full_of_remarks(&self) -> bool {
+        self.remarks.get() >= MOST_FINDINGS
+    }
+
     /// Takes a finding, unless it was said before.
     pub(crate) fn report(&self, mut finding: Finding) {
-        if let Some(filled) = self.filled.borrow().get(&finding.pos) {
-            // The value may be a secret: the plan's own words stand for it.
-            let (value, written) = (format!("`{}`", filled.value), format!("`{}`", filled.written));
-            for text in [Some(&mut finding.message), finding.help.as_mut()].into_iter().flatten() {
-                *text = text.replace(&value, &written);
-            }
-        }
-        shorten(&mut finding.message);
-        let same = |f: &&Finding| (f.severity == Severity::Error) == (finding.severity == Severity::Error);
-        if self.findings.borrow().iter().filter(same).count() >= MOST_FINDINGS {
-            self.full.set(self.full.get() || finding.severity == Severity::Error);
+        let taken = if finding.severity == Severity::Error { &self.errors } else { &self.remarks };
+        if taken.get() >= MOST_FINDINGS {
             return;
         }
+        for text in [Some(&mut finding.message), finding.help.as_mut()].into_iter().flatten() {
+            self.conceal(finding.pos, text);
+        }
+        finding.shorten();
         if self.said.borrow_mut().insert((finding.pos, finding.message.clone())) {
+            taken.set(taken.get() + 1);
             self.findings.borrow_mut().push(finding);
+        }
+    }
+
+    /// Puts the plan's own words for the values of variables, which may be secrets.
+    fn conceal(&self, pos: Pos, text: &mut String) {
+        let filled = self.filled.borrow();
+        if let Some(here) = filled.get(&pos) {
+            *text = text.replace(&format!("`{}`", here.value), &format!("`{}`", here.written));
+        }
+        // Parts of a message, or the value of another place; a short one is a word that may stand anywhere.
+        let is_in = |filled: &&Filled| filled.value.len() >= CONCEALED && text.contains(&filled.value);
+        let mut shown: Vec<&Filled> = filled.values().filter(is_in).collect();
+        shown.sort_by_key(|filled| (Reverse(filled.value.len()), &filled.written));
+        for Filled { value, written } in shown {
+            *text = text.replace(value, written);
+        }
+        for value in self.secrets.iter().filter_map(|(_, value)| value.as_ref()) {
+            if value.len() >= CONCEALED && text.contains(value.as_str()) {
+                *text = text.replace(value.as_str(), "****");
+            }
         }
     }
 
@@ -202,16 +260,15 @@ impl<'a> Context<'a> {
     }
 
     pub(crate) fn has_errors(&self) -> bool {
-        self.findings.borrow().iter().any(|f| f.severity == Severity::Error)
+        self.errors.get() > 0
     }
 
     /// All findings, in the order of the text.
     pub(crate) fn into_findings(self) -> Vec<Finding> {
+        let there_may_be_more = self.is_full() || self.given_up.get();
         let mut findings = self.findings.into_inner();
         findings.sort();
-        if self.full.get()
-            && let Some(last) = findings.last()
-        {
+        if there_may_be_more && let Some(last) = findings.last() {
             let message = "there may be more: fix these first";
             findings.push(Finding {
                 severity: Severity::Note,
@@ -233,15 +290,6 @@ impl<'a> Context<'a> {
     }
 }
 
-/// A message quotes what it is about; a quoted block of text need not be whole.
-fn shorten(message: &mut String) {
-    const MOST: usize = 600;
-    if let Some((end, _)) = message.char_indices().nth(MOST) {
-        message.truncate(end);
-        message.push('…');
-    }
-}
-
 /// Reads a value of the document. `None`: it cannot be built; the findings say why.
 pub(crate) fn read<'a, T: Deserialize<'a>>(root: &'a Node, context: &'a Context<'a>) -> Option<T> {
     let mut passes = 0;
@@ -256,8 +304,8 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(root: &'a Node, context: &'a Context<
         if context.has_errors() {
             passes += 1;
         }
-        if passes >= MOST_PASSES || context.full.get() {
-            context.full.set(true);
+        if passes >= MOST_PASSES || context.is_full() {
+            context.given_up.set(true);
             return None;
         }
     }

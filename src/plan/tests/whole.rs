@@ -1,7 +1,7 @@
 //! What loading promises whatever the plan: hostile texts, variables, `--set`, rubrics, the model.
 
 use super::*;
-use crate::findings::Severity;
+use crate::findings::{Finding, Severity};
 
 const SMALL: &str = include_str!("../../../fixtures/plans/good/small.yaml");
 const FULL: &str = include_str!("../../../fixtures/plans/good/full.yaml");
@@ -158,12 +158,61 @@ fn values_of_variables_are_never_shown() {
         ("- inventory: {}", "- { storage: { size: 1 GB }, expect: { write_bandwidth: \">= 3 ${SECRET}\" } }"),
         ("- inventory: {}", "- { needs: [\"${SECRET}\"], inventory: {} }"),
         ("schema: 1", "schema: \"${SECRET}\""),
+        ("currency: CNY", "currency: CNY\nrubric: \"${SECRET}.yaml\""),
+        ("currency: CNY", "currency: CNY\nheadline: [\"${SECRET}\"]"),
     ] {
         let text = SMALL.replace(from, to);
         assert_ne!(text, SMALL, "{from}");
         let loaded = load("p.yaml", &text, &Options { env: &env, ..options() });
         let shown = loaded.render(Form::Human, "p.yaml", &text);
         assert!(loaded.has_errors() && !shown.contains(secret), "{to}: {shown}");
+    }
+}
+
+/// A secret may not stand where it would be written down, and no finding shows it, not even those about other values.
+#[test]
+fn secrets_stand_only_where_nothing_is_written_down() {
+    let secret = "canary-4711.x/y";
+    let env = |name: &str| (name == "TOKEN").then(|| secret.to_owned());
+    let check = |text: &str, set: &[&str]| {
+        let set = set.iter().map(|s| (*s).to_owned()).collect();
+        let read_file = |_: &str| Ok("name: \"${TOKEN}\"\ncriteria: {}\n".to_owned());
+        let loaded = load("p.yaml", text, &Options { set, env: &env, read_file: &read_file, ..options() });
+        let shown = loaded.render(Form::Human, "p.yaml", text);
+        (loaded, shown)
+    };
+    let listed =
+        format!("{FULL}x-own: &own \"${{TOKEN}}\"\n").replace("secrets: [HF_TOKEN]", "secrets: [TOKEN]");
+    let free = listed
+        .replace("env: {", "env: { URL: \"https://me:${TOKEN}@host\", OWN: \"${TOKEN:-x}\",")
+        .replace("ssh: \"${HOST", "identity: \"~/${TOKEN}\", ssh: \"${TOKEN}${HOST");
+    let (loaded, shown) = check(&free, &[]);
+    assert!(!loaded.has_errors() && !shown.contains(secret), "{shown}");
+
+    for (from, to) in [
+        ("name: ", "name: \"${TOKEN}\" #"),
+        ("period: ", "period: \"x${TOKEN}\" #"),
+        ("region: cn", "region: \"${TOKEN:-x}\" #"),
+        ("compliance: [", "compliance: [\"${TOKEN}\","),
+        ("title: Cloud A", "title: \"a ${TOKEN}\""),
+        ("- inventory: {}", "- { id: \"${TOKEN}\", inventory: {} }"),
+        ("- inventory: {}", "- { needs: [\"${TOKEN}\", inventry], inventory: {} }"),
+        ("headline: [", "headline: [\"s.${TOKEN}\", "),
+        ("rubric: ", "rubric: \"${TOKEN}.yaml\" #"),
+        ("rubric: ", "rubric: other/rubric.yaml #"),
+        ("schema: 1", "schema: \"${TOKEN}\""),
+        ("# a comment", "# canary-4711.x/y"),
+    ] {
+        let text = format!("# a comment\n{listed}").replacen(from, to, 1);
+        assert!(text.contains(to), "{from}");
+        let (loaded, shown) = check(&text, &[]);
+        let shown = shown.replace(to, "");
+        assert!(loaded.has_errors() && shown.contains("secret") && !shown.contains(secret), "{to}: {shown}");
+    }
+    for path in ["title", "tier"] {
+        let (loaded, shown) = check(&listed, &[&format!("platforms.cloud-a.{path}={secret}")]);
+        assert!(loaded.has_errors() && shown.contains("`TOKEN` stands in a `--set`"), "{shown}");
+        assert!(!shown.contains(secret), "{shown}");
     }
 }
 
@@ -199,6 +248,7 @@ fn a_set_that_fits_nothing_names_itself() {
         ("limits.max_spend=10", "--set limits.max_spend: `10` has no currency: write 10 CNY, with a space"),
         ("platforms.cloud.region=x", "--set platforms.cloud.region: no `cloud` under `platforms`"),
         ("stages.gtp.repeat=2", "--set stages.gtp.repeat: no `gtp` in the list `stages`"),
+        ("stages.+0.repeat=2", "--set stages.+0.repeat: no `+0` in the list `stages`"),
         ("stages.99.repeat=2", "--set stages.99.repeat: no `99` in the list `stages`"),
         ("name.x=2", "--set name.x: `name` is a single value: it has no `x`"),
         ("period=", "--set period: there is no value"),
@@ -218,6 +268,25 @@ fn a_set_that_fits_nothing_names_itself() {
 fn cpu_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+}
+
+#[test]
+fn what_is_long_is_not_repeated_in_full() {
+    let long = "x".repeat(50_000);
+    for (text, argument) in [
+        (SMALL.replace("name: q", &format!("name: !{long} q")), None),
+        (SMALL.replace("name: q", &format!("{long}: q")), None),
+        (SMALL.to_owned(), Some(format!("{long}=1"))),
+        (SMALL.to_owned(), Some(format!("currency={long}"))),
+        (SMALL.to_owned(), Some(long.clone())),
+        (SMALL.to_owned(), Some(format!("stages.{long}.repeat=1"))),
+    ] {
+        let loaded = load("p.yaml", &text, &Options { set: argument.into_iter().collect(), ..options() });
+        assert!(loaded.has_errors());
+        for Finding { message, help, .. } in &loaded.findings {
+            assert!(message.len() + help.as_ref().map_or(0, String::len) < 2500, "{} bytes", message.len());
+        }
+    }
 }
 
 #[test]
