@@ -29,7 +29,7 @@ pub fn run(kind: &str) -> i32 {
         return match spec(options) {
             // The link, not the path: the file may have been replaced since this process started.
             Ok(spec) => {
-                let ranks = RankLauncher::this_program([CHILD, "0", "probe", RANK]);
+                let ranks = RankLauncher::this_program([CHILD, "probe", RANK]);
                 reference::main(&spec, &RankLauncher { program: Some("/proc/self/exe".into()), ..ranks })
             }
             Err(e) => complain(&e),

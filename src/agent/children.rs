@@ -107,18 +107,30 @@ impl Children {
         }
         let id = spawn.id;
         let dir = spawn.dir.as_deref().map_or(folder, Path::new);
-        if let Err(status) = startable(&spawn.program, dir, &spawn.env) {
-            let _ = self.up.send(Up::End { id, status, seconds: 0.0 });
-            return;
-        }
-        // The binary starts itself, so that the child can ask to die with the agent and pin itself to cores before
-        // it becomes the program. The link holds when the file was replaced meanwhile.
-        let mut command = Command::new("/proc/self/exe");
-        command.arg(CHILD).arg(self.cpus.unwrap_or(0).to_string());
-        match &spawn.program {
-            Program::Probe(kind) => command.arg("probe").arg(kind),
-            Program::Argv(argv) => command.arg("exec").args(argv),
-            Program::Shell(line) => command.args(["exec", "/bin/sh", "-c"]).arg(line),
+        let program = match startable(&spawn.program, dir, &spawn.env) {
+            Ok(program) => program,
+            Err(status) => {
+                let _ = self.up.send(Up::End { id, status, seconds: 0.0 });
+                return;
+            }
+        };
+        let mut command = match &spawn.program {
+            Program::Probe(kind) => {
+                // The binary starts itself. The link holds when the file was replaced meanwhile.
+                let mut command = Command::new("/proc/self/exe");
+                command.args([CHILD, "probe"]).arg(kind);
+                command
+            }
+            Program::Argv(argv) => {
+                let mut command = Command::new(program);
+                command.arg0(&argv[0]).args(&argv[1..]);
+                command
+            }
+            Program::Shell(line) => {
+                let mut command = Command::new("/bin/sh");
+                command.arg("-c").arg(line);
+                command
+            }
         };
         command
             .current_dir(dir)
@@ -129,7 +141,7 @@ impl Children {
         command.stdin(if spawn.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let begun = Instant::now();
-        let mut child = match command.spawn() {
+        let mut child = match on_cores(self.cpus, || command.spawn()) {
             Ok(child) => child,
             Err(e) => {
                 let status = Status::NotStarted { reason: e.to_string(), missing: false };
@@ -362,29 +374,29 @@ fn undo_by(command: &[String], env: &BTreeMap<String, String>) {
     let _ = child.wait();
 }
 
-/// Whether a program can be started at all: found out before, so that no exit code has to be guessed at.
-fn startable(program: &Program, dir: &Path, env: &BTreeMap<String, String>) -> Result<(), Status> {
+/// The file of a program, if it can be started at all: found out before, so that no exit code has to be guessed at.
+fn startable(program: &Program, dir: &Path, env: &BTreeMap<String, String>) -> Result<PathBuf, Status> {
     let not_started = |reason: String, missing| Err(Status::NotStarted { reason, missing });
     if !dir.is_dir() {
         return not_started(format!("the folder {} is not there", dir.display()), true);
     }
-    let Program::Argv(argv) = program else { return Ok(()) };
+    let Program::Argv(argv) = program else { return Ok(PathBuf::new()) };
     let Some(name) = argv.first() else { return not_started("an empty command".to_owned(), true) };
     let executable =
         |path: &Path| path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok();
     if name.contains('/') {
         let path = dir.join(name);
         return match (path.exists(), executable(&path)) {
-            (_, true) => Ok(()),
+            (_, true) => Ok(path),
             (true, false) => not_started(format!("{name} may not be executed"), false),
             (false, false) => not_started(format!("{name} is not there"), true),
         };
     }
     let path = env.get("PATH").cloned().or_else(|| std::env::var("PATH").ok()).unwrap_or_default();
-    if std::env::split_paths(&path).any(|folder| executable(&folder.join(name))) {
-        return Ok(());
-    }
-    not_started(format!("no program `{name}` in PATH"), true)
+    // An empty or relative entry of PATH means the program's own folder.
+    let found =
+        std::env::split_paths(&path).map(|folder| dir.join(folder).join(name)).find(|p| executable(p));
+    found.map_or_else(|| not_started(format!("no program `{name}` in PATH"), true), Ok)
 }
 
 /// How often the kernel has ended a process of this control group for want of memory.
@@ -396,26 +408,25 @@ fn oom_kills() -> u64 {
     count.and_then(|n| n.trim().parse().ok()).unwrap_or(0)
 }
 
-/// The child's side: dies with the agent, keeps to its cores, and becomes the program or runs the probe.
-///
-/// `args` are what stands behind [`CHILD`]. Returns the exit code.
+/// The child's side of a probe. `args` are what stands behind [`CHILD`]. Returns the exit code.
 pub fn child(args: &[String], probe: impl FnOnce(&str) -> i32) -> i32 {
     let _ = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    let [cpus, how, rest @ ..] = args else {
-        return 2;
-    };
-    if let Ok(count @ 1..) = cpus.parse::<usize>() {
-        let mut set = rustix::thread::CpuSet::new();
-        processes::allowed_cpus().into_iter().take(count).for_each(|cpu| set.set(cpu));
-        let _ = rustix::thread::sched_setaffinity(None, &set);
-    }
-    match (how.as_str(), rest) {
-        ("probe", [kind]) => probe(kind),
-        ("exec", [program, args @ ..]) => {
-            let error = Command::new(program).args(args).exec();
-            let _ = writeln!(std::io::stderr(), "cannot start {program}: {error}");
-            126
-        }
+    match args {
+        [how, kind] if how == "probe" => probe(kind),
         _ => 2,
     }
+}
+
+/// Does something on so many cores: what is started meanwhile inherits them.
+fn on_cores<T>(cpus: Option<u32>, act: impl FnOnce() -> T) -> T {
+    let Some(count @ 1..) = cpus else { return act() };
+    let own = rustix::thread::sched_getaffinity(None);
+    let mut set = rustix::thread::CpuSet::new();
+    processes::allowed_cpus().into_iter().take(count as usize).for_each(|cpu| set.set(cpu));
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+    let done = act();
+    if let Ok(own) = own {
+        let _ = rustix::thread::sched_setaffinity(None, &own);
+    }
+    done
 }

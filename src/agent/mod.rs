@@ -9,6 +9,7 @@ mod files;
 mod hold;
 mod line;
 mod processes;
+mod watch;
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -66,11 +67,16 @@ pub fn main(args: &[String]) -> Result<(), String> {
     match args.split_first().map(|(how, rest)| (how.as_str(), rest)) {
         Some(("remote", rest)) => hold::remote(rest),
         Some(("attach", rest)) => hold::attach(rest),
-        Some(("hold", rest)) => hold::hold(rest),
+        Some(("hold", rest)) => {
+            let args: Vec<&str> = ["held"].into_iter().chain(rest.iter().map(String::as_str)).collect();
+            watch::watch(&args)
+        }
+        Some(("held", rest)) => hold::hold(rest),
+        Some(("work", _)) => work(std::io::stdin(), Box::new(Streams(std::io::stdout())), None),
         Some(("alive", rest)) => hold::alive(rest),
         // Shows that the binary can run here.
         Some(("ready", _)) => Ok(()),
-        _ => work(std::io::stdin(), Box::new(Streams(std::io::stdout())), None),
+        _ => watch::watch(&["work"]),
     }
 }
 
@@ -95,6 +101,7 @@ impl Way for Streams {
 /// Runs until told to stop, until the runner is gone, or until the lease lapses.
 fn work(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held>) -> Result<(), String> {
     let binary_dir = held.as_ref().and_then(|h| h.binary_dir.clone());
+    binary_dir.iter().for_each(|dir| watch::made(dir));
     let ended = serve(input, way, held);
     // Whatever it came to: also when nobody ever said hello.
     remove(binary_dir.as_slice());
@@ -103,8 +110,8 @@ fn work(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held>
 
 /// See [`work`].
 fn serve(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held>) -> Result<(), String> {
-    // A session of its own: the terminal's Ctrl-C is the runner's to handle. Already a leader: fine, too.
-    let _ = rustix::process::setsid();
+    // Without its watch nobody would clean up after it: it then does so itself, at once.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::TERM));
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|e| format!("cannot adopt what children leave behind: {e}"))?;
     let mut input = BufReader::new(input);
@@ -138,6 +145,7 @@ fn serve(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held
     let made = std::fs::create_dir_all(&folder).and_then(|()| {
         use std::os::unix::fs::PermissionsExt as _;
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700))?;
+        watch::made(&folder);
         if lasting { hold::listen(&folder, &ear, &line) } else { Ok(()) }
     });
     if let Err(e) = made {

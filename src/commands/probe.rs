@@ -60,7 +60,7 @@ fn train(spec: &Spec, json: bool) -> commands::Result {
     spec.check().map_err(|why| Error::new(Exit::USAGE, format!("failed to use --options: {why}")))?;
     let lost = |e: std::io::Error| Error::caused(Exit::NOT_MEASURED, "failed to start the training", &e);
     let mut training = Command::new("/proc/self/exe")
-        .args([CHILD, "0", "probe", REFERENCE])
+        .args([CHILD, "probe", REFERENCE])
         .stdin(Stdio::piped())
         .stdout(if json { Stdio::inherit() } else { Stdio::piped() })
         .spawn()

@@ -29,7 +29,7 @@ fn at_work(s: &Sandbox) -> Running {
 /// The process of the agent.
 fn agent(s: &Sandbox) -> u32 {
     wait_for("the agent", || {
-        s.processes().into_iter().find(|(_, line)| line == "/proc/self/exe agent").map(|(pid, _)| pid)
+        s.processes().into_iter().find(|(_, line)| line == "/proc/self/exe agent work").map(|(pid, _)| pid)
     })
 }
 
