@@ -144,7 +144,8 @@ impl Children {
         let mut child = match on_cores(self.cpus, || command.spawn()) {
             Ok(child) => child,
             Err(e) => {
-                let status = Status::NotStarted { reason: e.to_string(), missing: false };
+                let status =
+                    Status::NotStarted { reason: format!("{}: {e}", named(&spawn.program)), missing: false };
                 let _ = self.up.send(Up::End { id, status, seconds: 0.0 });
                 return;
             }
@@ -372,6 +373,15 @@ fn undo_by(command: &[String], env: &BTreeMap<String, String>) {
     }
     let _ = child.kill();
     let _ = child.wait();
+}
+
+/// A program for a message.
+fn named(program: &Program) -> &str {
+    match program {
+        Program::Probe(kind) => kind,
+        Program::Argv(argv) => argv.first().map_or("", String::as_str),
+        Program::Shell(_) => "/bin/sh",
+    }
 }
 
 /// The file of a program, if it can be started at all: found out before, so that no exit code has to be guessed at.

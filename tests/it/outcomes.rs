@@ -44,7 +44,7 @@ fn ways_to_fail_are_told_apart() {
         ("one/pipe", "ok/none", ""),
         ("one/argv", "failed/command_not_found", "no-such-program-here"),
         ("one/relative", "failed/command_not_found", "./nothing is not there"),
-        ("one/interpreter", "failed/command_failed", "cannot start ./x"),
+        ("one/interpreter", "failed/command_failed", "could not be started: ./x: "),
         ("one/folder", "failed/command_not_found", "/no/such/folder"),
         ("one/setup", "failed/command_failed", "the setup of workload `setup` ended with code 3"),
     ] {
