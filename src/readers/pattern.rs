@@ -14,7 +14,7 @@ struct Rule {
     better: Better,
 }
 
-/// Finds metrics by regular expressions: the first group of each is the number.
+/// Finds metrics by regular expressions: the first group of each match is a number.
 #[derive(Debug, Default)]
 pub struct PatternReader {
     rules: Vec<Rule>,
@@ -46,8 +46,10 @@ pub fn compile(regex: &str) -> Result<Regex, String> {
 
 impl Reader for PatternReader {
     fn line(&mut self, line: &str, said: &mut Vec<Said>) {
-        for rule in &self.rules {
-            let Some(found) = rule.regex.captures(line) else { continue };
+        // Ranks that print at the same time share lines: every match is a value.
+        let all =
+            self.rules.iter().flat_map(|rule| rule.regex.captures_iter(line).map(move |found| (rule, found)));
+        for (rule, found) in all {
             let Some(text) = found.get(1) else { continue };
             // Thousands separators are the most that tools put into numbers.
             let number =
@@ -82,6 +84,35 @@ mod tests {
         assert!(matches!(&said[0], Said::Number { value, .. } if value.get() == 12_345.6), "{said:?}");
         assert!(matches!(said[1], Said::Unreadable(_)));
         assert_eq!(said.len(), 2);
+    }
+
+    /// Eight ranks on one line, JSON spread over lines behind a progress bar: nothing is lost and nothing invented.
+    #[test]
+    fn p28_a_log_that_ranks_have_glued_together() {
+        let log = include_str!("../../fixtures/readers/P28-train-log-glued-ranks.txt");
+        let mut reader = PatternReader::default();
+        for (metric, regex) in [("loss", r"loss = ([0-9.]+)"), ("seen", r#""samples_seen": ([0-9]+)"#)] {
+            reader.add(metric, regex, Unit::COUNT, Better::Neither).unwrap();
+        }
+        let (mut found, mut by_json) = (Vec::new(), Vec::new());
+        for line in log.lines() {
+            reader.line(line, &mut found);
+            crate::readers::JsonLines.line(line, &mut by_json);
+        }
+        let values = |wanted: &str| -> Vec<f64> {
+            let of = |said: &Said| match said {
+                Said::Number { name, value, .. } if name == wanted => Some(value.get()),
+                _ => None,
+            };
+            found.iter().filter_map(of).collect()
+        };
+        let loss = values("loss");
+        assert_eq!(
+            loss,
+            [0.957_031_25, 0.714_843_75, 0.644_531_25, 2.953_125, 12.5, 10.5, 1.765_625, 0.921_875]
+        );
+        assert_eq!(values("seen"), [9661.0, 9773.0]);
+        assert!(by_json.is_empty(), "what is no JSON line says nothing: {by_json:?}");
     }
 
     #[test]

@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_login_shell_prints_is_noise_however_it_looks() {
+    async fn s01_what_a_login_shell_prints_is_noise_however_it_looks() {
         let data = output("0, NVIDIA H100 80GB HBM3, 81559\n");
         let text = format!(
             "hello from .bashrc\nGPU: NVIDIA H100 80GB HBM3 x 8\n0, welcome, back\n{}\
