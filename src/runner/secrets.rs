@@ -1,12 +1,13 @@
 //! Values that must not be written anywhere, and how they are masked.
 //!
-//! Where two secrets begin alike the longer one is masked. A secret is also known as JSON would write it, and by its
-//! lines where it has several.
+//! Where two secrets begin alike the longer one is masked. A secret is also known as JSON would write it, as ssh and
+//! [`printable`] show it, and by its lines where it has several.
 
 use std::collections::BTreeMap;
 
 use crate::{
     measure::{Labels, Unit},
+    outcome::printable,
     record::CheckResult,
 };
 
@@ -21,10 +22,11 @@ const MASK: &str = "****";
 
 /// The secrets of a run, the longest first.
 #[derive(Default)]
-pub(super) struct Secrets(Vec<Vec<u8>>);
+pub struct Secrets(Vec<Vec<u8>>);
 
 impl Secrets {
-    pub(super) fn new(values: &[String]) -> Self {
+    /// The secrets of these values.
+    pub fn new(values: &[String]) -> Self {
         let mut all = Vec::new();
         for value in values {
             all.push(value.clone());
@@ -36,6 +38,9 @@ impl Secrets {
         }
         let escaped =
             |value: &String| serde_json::to_string(value).ok().map(|s| s[1..s.len() - 1].to_owned());
+        // ssh says the names of hosts in lower case.
+        let shown = |value: &String| [printable(value), value.to_ascii_lowercase()];
+        all.extend(all.clone().iter().flat_map(shown));
         all.extend(all.clone().iter().filter_map(escaped));
         let mut all: Vec<Vec<u8>> =
             all.into_iter().map(String::into_bytes).filter(|s| s.len() >= SHORTEST).collect();
@@ -82,7 +87,22 @@ impl Secrets {
             return text.to_owned();
         }
         let masked = self.mask_stream(&mut Vec::new(), text.as_bytes(), true);
-        String::from_utf8_lossy(&masked).into_owned()
+        self.mask_beginnings(&String::from_utf8_lossy(&masked))
+    }
+
+    /// Where [`printable`] has cut a text, a secret may have lost its end.
+    fn mask_beginnings(&self, text: &str) -> String {
+        let mut parts: Vec<String> = text.split('…').map(str::to_owned).collect();
+        let before_cuts = parts.len() - 1;
+        for part in &mut parts[..before_cuts] {
+            let begins = |n: usize| self.0.iter().any(|s| n < s.len() && part.as_bytes().ends_with(&s[..n]));
+            let longest = self.0.first().map_or(0, Vec::len);
+            if let Some(n) = (SHORTEST..longest).rev().find(|n| begins(*n)) {
+                part.truncate(part.len() - n);
+                part.push_str(MASK);
+            }
+        }
+        parts.join("…")
     }
 
     /// A JSON value with every secret masked, in keys, too.
@@ -109,7 +129,7 @@ impl Secrets {
     }
 
     /// A check with every secret masked.
-    pub(super) fn mask_check(&self, check: CheckResult) -> CheckResult {
+    pub fn mask_check(&self, check: CheckResult) -> CheckResult {
         let CheckResult { id, outcome, value, promised, reason, action } = check;
         let mask = |text: Option<String>| text.map(|t| self.mask(&t));
         CheckResult {
@@ -150,6 +170,13 @@ mod tests {
     fn lines_and_json_of_a_secret_are_secret() {
         let s = secrets(&["first line\nsecond \"line\"\n"]);
         assert_eq!(s.mask("<second \"line\"> <second \\\"line\\\"> <first line>"), "<****> <****> <****>");
+    }
+
+    #[test]
+    fn a_secret_is_known_as_ssh_and_our_own_texts_show_it() {
+        let s = secrets(&["Two  Words\u{7}", "abcdefgh"]);
+        assert_eq!(s.mask("Two Words / two  words\u{7}"), "**** / ****");
+        assert_eq!(s.mask("x abcd… abc… abcdefg… abcde"), "x ****… abc… ****… abcde");
     }
 
     #[test]

@@ -19,5 +19,6 @@ mod schedule;
 mod signals;
 mod ssh;
 mod ssh_faults;
+mod ssh_secrets;
 mod stages;
 mod support;
