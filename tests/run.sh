@@ -7,6 +7,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+PATH=$PATH:/usr/sbin:/sbin
 missing=
 need() { # need PROGRAM PACKAGE
     command -v "$1" >/dev/null 2>&1 || missing="$missing $2"
@@ -14,6 +15,13 @@ need() { # need PROGRAM PACKAGE
 need cargo rust
 need cc gcc
 need mkfifo coreutils
+need ssh openssh-client
+need sshd openssh-server
+need ip iproute2
+need unshare util-linux
+need readelf binutils
+need python3 python3
+python3 -c 'import ensurepip, venv' >/dev/null 2>&1 || missing="$missing python3-venv"
 
 case $missing in
 '') ;;
@@ -34,4 +42,5 @@ case $missing in
     ;;
 esac
 
+scripts/build_agent
 exec cargo test --locked "$@"

@@ -16,7 +16,7 @@ use crate::{
     error::{Error, Exit},
     outcome::{CheckOutcome, CheckResult, printable},
     platform::Command,
-    runner::{self, Choice, Look, Place, schedule},
+    runner::{self, Choice, Look, Place, Secrets, schedule},
     stage::program::Workload,
     transport::ssh::Ssh,
 };
@@ -107,6 +107,11 @@ pub fn doctor(args: &DoctorArgs, ssh_config: Option<&Path>) -> commands::Result 
     });
     drop((ways, controller));
     patients.sort_by(|a, b| a.place.cmp(&b.place));
+    let secrets = Secrets::new(&run::secrets(&plan));
+    for patient in &mut patients {
+        patient.checks =
+            std::mem::take(&mut patient.checks).into_iter().map(|c| secrets.mask_check(c)).collect();
+    }
     if args.json {
         let text = serde_json::to_string_pretty(&serde_json::json!({ "hosts": patients }))
             .map_err(|e| Error::caused(Exit::BUG, "failed to write down what was found", &e))?;

@@ -204,7 +204,7 @@ pub(super) fn execute(
             lease: Duration::from_secs_f64(plan.lease().seconds.max(1.0)),
             warn_after: limit(|l| l.warn_after.as_ref().map(|d| d.value.seconds)),
             stop_after: limit(|l| l.stop_after.as_ref().map(|d| d.value.seconds)),
-            secrets: plan.secrets.iter().filter_map(|name| std::env::var(&name.value).ok()).collect(),
+            secrets: secrets(plan),
             transport: ways,
             stop: signals(dir.to_owned())?,
         };
@@ -259,6 +259,11 @@ pub(super) fn show(dir: &Path, asked: &Report, talking: Talk) -> commands::Resul
         }
     }
     Ok(code)
+}
+
+/// The values that must not be written anywhere.
+pub(super) fn secrets(plan: &Plan) -> Vec<String> {
+    plan.secrets.iter().filter_map(|name| std::env::var(&name.value).ok()).collect()
 }
 
 /// The ways to places, those over SSH by this controller.

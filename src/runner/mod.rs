@@ -27,10 +27,10 @@ use crate::{
 };
 use executor::Executor;
 use ledger::Ledger;
-use secrets::Secrets;
 
 pub use preflight::{Look, look};
 pub use schedule::{Choice, Place, Schedule, Task, least_seconds, schedule, target};
+pub use secrets::Secrets;
 
 /// A new identity for a run.
 pub fn new_run_id() -> String {

@@ -2,12 +2,15 @@
 //!
 //! Where two secrets begin alike the longer one is masked. Each character of a secret is known plain, as JSON escapes
 //! it (`\\/`, `\\u00e9`) and percent-encoded as in URLs, in any mixture; a secret is also known by its lines where it
-//! has several, and as a number where it is one. Other forms, such as base64, are not.
+//! has several, and as a number where it is one. ssh
+//! and [`printable`] show some of it otherwise, and cut long texts: so they are known, too. Other forms, such as
+//! base64, are not.
 
 use std::collections::BTreeMap;
 
 use crate::{
     measure::{Finite, Labels, Unit},
+    outcome::printable,
     record::CheckResult,
 };
 
@@ -22,8 +25,10 @@ const MASK: &str = "****";
 
 /// The secrets of a run.
 #[derive(Default)]
-pub(super) struct Secrets {
+pub struct Secrets {
     all: Vec<Secret>,
+    /// The same as plain text, the longest first.
+    plain: Vec<String>,
     /// Whether a byte may begin one, by the byte: for all others there is nothing to compare.
     begins: Vec<bool>,
     /// Those that are numbers.
@@ -31,23 +36,28 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    pub(super) fn new(values: &[String]) -> Self {
+    /// The secrets of these values.
+    pub fn new(values: &[String]) -> Self {
         let mut all = Vec::new();
         for value in values {
             all.extend([value.clone(), value.trim().to_owned()]);
             let lines = value.lines().map(str::trim).filter(|line| line.len() >= SHORTEST_LINE);
             all.extend(lines.map(str::to_owned));
+            // ssh says the names of hosts in lower case.
+            all.extend([printable(value), value.to_ascii_lowercase()]);
         }
         all.retain(|secret| secret.len() >= SHORTEST);
         all.sort_unstable();
         all.dedup();
         let numbers = all.iter().filter_map(|secret| secret.parse().ok()).collect();
+        let mut plain = all.clone();
+        plain.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
         let all: Vec<Secret> = all.iter().map(|secret| Secret::new(secret)).collect();
         let mut begins = vec![false; 256];
         for form in all.iter().filter_map(|secret| secret.0.first()).flatten() {
             begins[usize::from(form.bytes[0])] = true;
         }
-        Self { all, begins, numbers }
+        Self { all, plain, begins, numbers }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -99,7 +109,24 @@ impl Secrets {
             return text.to_owned();
         }
         let masked = self.mask_stream(&mut Vec::new(), text.as_bytes(), true);
-        String::from_utf8_lossy(&masked).into_owned()
+        self.mask_beginnings(&String::from_utf8_lossy(&masked))
+    }
+
+    /// Where [`printable`] has cut a text, a secret may have lost its end.
+    fn mask_beginnings(&self, text: &str) -> String {
+        let mut parts: Vec<String> = text.split('…').map(str::to_owned).collect();
+        let before_cuts = parts.len() - 1;
+        for part in &mut parts[..before_cuts] {
+            let ends = |n: &usize| {
+                self.plain.iter().any(|s| *n < s.len() && part.as_bytes().ends_with(&s.as_bytes()[..*n]))
+            };
+            let longest = self.plain.first().map_or(0, String::len);
+            if let Some(n) = (SHORTEST..longest).rev().find(ends) {
+                part.truncate(part.len() - n);
+                part.push_str(MASK);
+            }
+        }
+        parts.join("…")
     }
 
     /// A JSON value with every secret masked, in keys, too.
@@ -131,7 +158,7 @@ impl Secrets {
     }
 
     /// A check with every secret masked.
-    pub(super) fn mask_check(&self, check: CheckResult) -> CheckResult {
+    pub fn mask_check(&self, check: CheckResult) -> CheckResult {
         let CheckResult { id, outcome, value, promised, reason, action } = check;
         let mask = |text: Option<String>| text.map(|t| self.mask(&t));
         CheckResult {
@@ -260,6 +287,13 @@ mod tests {
         }
         assert_eq!(secrets(&["😀😀"]).mask(r"\ud83d\uDE00😀 \ud83d"), r"**** \ud83d");
         assert_eq!(s.mask("p/ä w d %2f"), "p/ä w d %2f");
+    }
+
+    #[test]
+    fn a_secret_is_known_as_ssh_and_our_own_texts_show_it() {
+        let s = secrets(&["Two  Words\u{7}", "abcdefgh"]);
+        assert_eq!(s.mask("Two Words / two  words\u{7}"), "**** / ****");
+        assert_eq!(s.mask("x abcd… abc… abcdefg… abcde"), "x ****… abc… ****… abcde");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Plans on hosts behind real SSH servers.
 
-use std::fs;
+use std::{fs, process::Command};
+
+use planrun::transport::ssh::{Target, controller::Controller};
 
 use crate::{
     outcomes::METRIC,
@@ -211,5 +213,66 @@ fn jump_hosts_are_passed() {
     assert_eq!(s.samples("far/a", "m"), [2.0]);
     let log = fs::read_to_string(fleet.path("h1.log")).unwrap_or_default();
     assert!(!log.contains("refused"), "{log}");
+    fleet.assert_nothing_left(&s);
+}
+
+#[test]
+fn s11_a_hosts_settings_are_those_that_ssh_resolves() {
+    let s = Sandbox::new();
+    let case = |name: &str| fs::read_to_string(format!("fixtures/ssh/{name}")).unwrap();
+    let (settings, extra) = (s.path("ssh_config"), s.path("extra.conf"));
+    fs::write(&extra, case("S11-extra.conf")).unwrap();
+    // ssh looks for relative ones in ~/.ssh.
+    let absolute = extra.display().to_string();
+    fs::write(&settings, case("S11-ssh_config-include.conf").replace("S11-extra.conf", &absolute)).unwrap();
+    let controller = Controller::new(Some(&settings), false).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let ask = |host: &str| {
+        let target = Target { host: host.to_owned(), ..Target::default() };
+        runtime.block_on(controller.ask(&target)).unwrap()
+    };
+    let (first, second, other) = (ask("gpu-1"), ask("gpu-2"), ask("other"));
+    let said = (first.hostname.as_str(), first.user.as_str(), first.port.as_str());
+    assert_eq!(said, ("203.0.113.21", "ubuntu", "2201"));
+    assert_eq!((second.user.as_str(), second.port.as_str()), ("ubuntu", "22"));
+    assert_ne!(other.user, "nobody", "the include counts only where `gpu-*` matched");
+    for answers in [first, second, other] {
+        assert_eq!((answers.host_key_check.as_str(), answers.known_hosts.as_str()), ("false", "/dev/null"));
+    }
+    let all = Command::new("ssh").arg("-G").arg("-F").arg(controller.config()).arg("gpu-1").output().unwrap();
+    let all = String::from_utf8(all.stdout).unwrap();
+    let values = |key: &str| all.lines().filter_map(|l| l.strip_prefix(key)).collect::<Vec<_>>();
+    assert_eq!(values("identityfile "), ["~/.ssh/id_gpu", "~/.ssh/id_default"]);
+    assert_eq!((values("forwardagent "), values("requesttty ")), (vec!["no"], vec!["false"]));
+    let folder = controller.dir().to_owned();
+    drop(controller);
+    assert!(!folder.exists());
+}
+
+#[test]
+fn s12_lines_come_as_they_were_printed_and_nothing_beside_them() {
+    let case = fs::read_to_string("fixtures/ssh/S12-crlf-pty.txt").unwrap();
+    // What a forced terminal made of it: every line with a carriage return, all streams in one.
+    let lines: Vec<&str> = case.lines().collect();
+    let [banner, rows @ .., warning, _closed] = lines.as_slice() else { panic!("{lines:?}") };
+    let rows = rows.join("\n") + "\n";
+    let reader = "reader: { pattern: [{ metric: index, regex: '^([0-9]+), NVIDIA L4, (Default|Exclusive_Process)$', unit: '1' }] },";
+    let s = Sandbox::new().shell_with("modes", "", reader, "cat $HOME/rows; echo aside >&2");
+    let (s, mut fleet) = Fleet::of(1, s);
+    let (home, file) = (fleet.home(1), fleet.path("banner"));
+    fs::write(&file, format!("{banner}\n")).unwrap();
+    fs::write(home.join("rows"), &rows).unwrap();
+    // The server sets SSH_TTY where it gives a terminal.
+    let noise = format!("echo '{warning}' >&2\necho \"${{SSH_TTY:-none}}\" >>$SEEN/terminals\n");
+    fs::write(home.join(".bashrc"), noise).unwrap();
+    fleet.start(1, &format!("Banner {}", file.display()));
+    fleet.prefer("Host h1\n  RequestTTY force");
+    s.run(&[]).code(0);
+    assert_eq!(s.samples("h1/modes", "index"), [0.0, 1.0]);
+    assert_eq!(s.log("h1/modes/attempt-1.main.out"), rows.as_bytes());
+    assert_eq!(s.log("h1/modes/attempt-1.main.err"), b"aside\n");
+    let terminals = s.seen("terminals");
+    assert!(terminals.contains("none") && terminals.lines().all(|t| t == "none"), "{terminals}");
+    fs::remove_file(home.join("rows")).unwrap();
     fleet.assert_nothing_left(&s);
 }

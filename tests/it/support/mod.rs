@@ -284,6 +284,14 @@ impl Drop for Sandbox {
     }
 }
 
+/// The folder of the agent that runs on old hosts, too, and the agent for this machine in it.
+pub(crate) fn portable_agent() -> (PathBuf, PathBuf) {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/agents");
+    let file = dir.join(format!("planrun-agent-{}", std::env::consts::ARCH));
+    assert!(file.exists(), "{} is missing: scripts/build_agent makes it (tests/run.sh does)", file.display());
+    (dir, file)
+}
+
 /// The names in a folder.
 pub(crate) fn entries(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> =
