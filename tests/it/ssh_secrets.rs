@@ -62,7 +62,6 @@ fn a_secret_shows_nowhere_whichever_way_it_comes() {
         ("plain", "ssh: h1".to_owned(), "ok/none"),
         ("alias", "ssh: \"alias-${CANARY}\"".to_owned(), "ok/none"),
         ("missing", "ssh: h1, identity: \"/nowhere/${CANARY}/id\"".to_owned(), "ok/none"),
-        ("workdir", "ssh: h1, workdir: \"/proc/${CANARY}\"".to_owned(), "failed/disk"),
         ("closed", "ssh: \"closed-${CANARY}\"".to_owned(), "lost/unreachable"),
         ("name", "ssh: \"${CANARY}.invalid\"".to_owned(), "lost/unreachable"),
         ("user", "ssh: h1, user: \"${CANARY}\"".to_owned(), "lost/login_refused"),
