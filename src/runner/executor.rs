@@ -277,7 +277,7 @@ impl Executor {
                     let _ = tell.send(Tell::Note(true, trouble));
                 }
             }
-            Ok(Err(lost)) => {
+            Ok(Err(silence)) => {
                 let mut known = None;
                 if let Some(link) = links.remove(place) {
                     known = link.lost();
@@ -286,11 +286,11 @@ impl Executor {
                     }
                 }
                 self.reap(task, links, &tell).await;
-                let lost = known.unwrap_or(lost);
+                let why = known.unwrap_or(silence);
                 // The stage only saw its host fall silent; the link knows why.
                 return match outcome {
                     Err(o) if o.cause != Cause::ContactLost => Err(o),
-                    _ => Err(lost),
+                    _ => Err(why),
                 };
             }
             Err(_) => {
