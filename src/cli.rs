@@ -22,7 +22,7 @@ pub struct Cli {
     /// Say more on stderr.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
-    /// Settings for ssh in place of your own ssh_config; `none`: no settings at all.
+    /// Settings for ssh in place of your own `ssh_config`; `none`: no settings at all.
     #[arg(long, global = true, value_name = "FILE", env = "PLANRUN_SSH_CONFIG")]
     pub ssh_config: Option<PathBuf>,
 }
@@ -291,7 +291,7 @@ pub struct InitArgs {
     /// The folder to write `plan.yaml` to.
     #[arg(default_value = ".")]
     pub dir: PathBuf,
-    /// Fill the plan from what this host reports: a name of your ssh_config, `host` or `user@host:port`.
+    /// Fill the plan from what this host reports: a name of your `ssh_config`, `host` or `user@host:port`.
     #[arg(long, value_name = "SSH")]
     pub from_host: Option<String>,
 }

@@ -242,7 +242,7 @@ pub struct Endpoint {
 /// Where an endpoint's `ssh` leads: a name that ssh knows, perhaps with a user and a port.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SshAddress {
-    /// A name of the ssh_config, a host name or an address.
+    /// A name of the `ssh_config`, a host name or an address.
     pub host: String,
     /// Who logs in, if the text says so.
     pub user: Option<String>,

@@ -125,7 +125,7 @@ pub(super) fn listen(folder: &Path, ear: &Arc<Ear>, line: &Line) -> io::Result<(
         for stream in listener.incoming().filter_map(Result::ok) {
             let (ear, line) = (ear.clone(), line.clone());
             std::thread::spawn(move || {
-                let _ = admit(stream, &ear, &line);
+                let _ = admit(&stream, &ear, &line);
             });
         }
     });
@@ -133,7 +133,7 @@ pub(super) fn listen(folder: &Path, ear: &Arc<Ear>, line: &Line) -> io::Result<(
 }
 
 /// Goes on with a runner that shows that it is ours.
-fn admit(stream: UnixStream, ear: &Ear, line: &Line) -> io::Result<()> {
+fn admit(stream: &UnixStream, ear: &Ear, line: &Line) -> io::Result<()> {
     stream.set_read_timeout(Some(INTRODUCTION))?;
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut first = Vec::new();

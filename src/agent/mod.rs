@@ -101,7 +101,9 @@ impl Way for Streams {
 /// Runs until told to stop, until the runner is gone, or until the lease lapses.
 fn work(input: impl Read + Send + 'static, way: Box<dyn Way>, held: Option<Held>) -> Result<(), String> {
     let binary_dir = held.as_ref().and_then(|h| h.binary_dir.clone());
-    binary_dir.iter().for_each(|dir| watch::made(dir));
+    if let Some(dir) = &binary_dir {
+        watch::made(dir);
+    }
     let ended = serve(input, way, held);
     // Whatever it came to: also when nobody ever said hello.
     remove(binary_dir.as_slice());

@@ -3,6 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt::Write as _,
     path::Path,
     sync::Arc,
 };
@@ -188,7 +189,7 @@ fn of_look(look: &Look, needs: &Needs) -> Vec<CheckResult> {
     for words in &lines {
         match words.as_slice() {
             ["tool", tool, "yes", path] => {
-                checks.push(check(tool, Pass, Some(printable(path)), "a workload runs it"))
+                checks.push(check(tool, Pass, Some(printable(path)), "a workload runs it"));
             }
             ["tool", tool, "yes"] => checks.push(check(tool, Pass, None, "a workload runs it")),
             ["tool", tool, "no"] => {
@@ -247,7 +248,7 @@ fn check(id: &str, outcome: CheckOutcome, value: Option<String>, reason: &str) -
 fn table(patients: &[Patient]) -> String {
     let mut out = String::new();
     for patient in patients {
-        out.push_str(&format!("{}\n", patient.place));
+        let _ = writeln!(out, "{}", patient.place);
         for check in &patient.checks {
             let word = match check.outcome {
                 CheckOutcome::Pass => "ok",
@@ -257,12 +258,12 @@ fn table(patients: &[Patient]) -> String {
             };
             let says = [check.value.as_deref(), Some(check.reason.as_str()), check.action.as_deref()];
             let says: Vec<&str> = says.into_iter().flatten().filter(|s| !s.is_empty()).collect();
-            out.push_str(&format!("  {word:<8}{:<14}{}\n", check.id, says.join("; ")));
+            let _ = writeln!(out, "  {word:<8}{:<14}{}", check.id, says.join("; "));
         }
         out.push('\n');
     }
     let count = |outcome| patients.iter().flat_map(|p| &p.checks).filter(|c| c.outcome == outcome).count();
     let (fails, warns) = (count(CheckOutcome::Fail), count(CheckOutcome::Warn));
-    out.push_str(&format!("{} hosts, {fails} failed and {warns} warned checks\n", patients.len()));
+    let _ = writeln!(out, "{} hosts, {fails} failed and {warns} warned checks", patients.len());
     out
 }

@@ -13,17 +13,18 @@ use tokio::{
 };
 
 use super::{
-    Ledger, Message, Place, Recorder, Stop, Ways,
+    Ledger, Place, Recorder, Stop, Ways,
+    book::{Book, earlier, expectations, unmeasured},
     clock::Reading,
     ledger::Needs,
     link::{Link, Terms},
-    logs::{Logs, series_labels, task_dir},
+    logs::{Logs, task_dir},
     schedule::Task,
     secrets::Secrets,
 };
 use crate::{
-    measure::{Better, Finite, Labels, MetricPath, Unit, quantity::Bound, summary::Summary},
-    record::{Body, Cause, Expectation, Level, Outcome, OutcomeKind, Series, TaskId},
+    measure::{Better, Finite, Labels, Unit},
+    record::{Body, Cause, Expectation, Outcome, OutcomeKind, Series, TaskId},
     stage::{
         drive::{Drive, Earlier, Found, Tell},
         host::{Run as Program, Swept, TELEMETRY},
@@ -36,16 +37,8 @@ pub(super) const GRACE: Duration = Duration::from_secs(1);
 /// How long an agent may take to clean up after a task before it is given up.
 const CLEAN_UP: Duration = Duration::from_secs(20);
 
-/// Values are written when so many of a series have come, or so much time has passed.
-const BATCH: usize = 4096;
-/// See [`BATCH`].
+/// Values are written when so much time has passed, whether or not many have come.
 const FLUSH_EVERY: Duration = Duration::from_secs(5);
-
-/// Notes that a task may leave in the journal.
-const MOST_NOTES: usize = 200;
-
-/// Series and facts that a task may leave there: a program that puts the step into a label makes one for each line.
-const MOST_NAMES: usize = 10_000;
 
 /// Pings under way at a time: the clock is read within two round trips.
 const PINGS_AT_ONCE: u32 = 8;
@@ -299,7 +292,7 @@ impl Executor {
         }
         match cleaned {
             Ok(Ok(swept)) => tell_swept(swept, &tell),
-            Ok(Err(lost)) => {
+            Ok(Err(silence)) => {
                 let mut known = None;
                 if let Some(link) = links.remove(place) {
                     known = link.lost();
@@ -308,11 +301,11 @@ impl Executor {
                     }
                 }
                 self.reap(task, links, &tell).await;
-                let lost = known.unwrap_or(lost);
+                let why = known.unwrap_or(silence);
                 // The stage only saw its host fall silent; the link knows why.
                 return match outcome {
                     Err(o) if o.cause != Cause::ContactLost => Err(o),
-                    _ => Err(lost),
+                    _ => Err(why),
                 };
             }
             Err(_) => {
@@ -493,173 +486,4 @@ async fn stopped(mut stop: watch::Receiver<Option<Stop>>) {
 fn helps_to_retry(cause: Cause) -> bool {
     use Cause::{CommandFailed, ContactLost, KilledBySignal, Rebooted, Unreachable};
     matches!(cause, CommandFailed | KilledBySignal | ContactLost | Unreachable | Rebooted)
-}
-
-/// What a task tells, on its way to the journal: numbers in batches, notes bounded, secrets masked.
-struct Book {
-    task: TaskId,
-    labels: Labels,
-    recorder: Recorder,
-    secrets: Arc<Secrets>,
-    waiting: BTreeMap<Series, Vec<Finite>>,
-    /// The values that an expectation is about; of others only the last.
-    all: BTreeMap<Series, Vec<Finite>>,
-    wanted: BTreeSet<String>,
-    notes: usize,
-    facts: usize,
-    /// Numbers and facts beyond the limit.
-    left_out: usize,
-    /// Numbers that are secrets.
-    secret: usize,
-}
-
-impl Book {
-    fn new(task: &Task, recorder: Recorder, secrets: Arc<Secrets>) -> Self {
-        let (labels, waiting, all) = (task.labels.clone(), BTreeMap::new(), BTreeMap::new());
-        let wanted = task.expect.iter().map(|(path, _)| path.name.clone()).collect();
-        let (notes, facts, left_out) = (0, 0, 0);
-        Self {
-            task: task.planned.id.clone(),
-            labels,
-            recorder,
-            secrets,
-            waiting,
-            all,
-            wanted,
-            notes,
-            facts,
-            left_out,
-            secret: 0,
-        }
-    }
-
-    async fn take(&mut self, tell: Tell) {
-        let task = self.task.clone();
-        match tell {
-            Tell::Found(Found { name, labels, unit, better, values }) => {
-                let (name, labels, unit) = self.secrets.mask_series(name, labels, unit);
-                let told = values.len();
-                let values: Vec<Finite> =
-                    values.into_iter().filter(|value| !self.secrets.is_secret(*value)).collect();
-                self.secret += told - values.len();
-                if values.is_empty() {
-                    return;
-                }
-                let series = Series { name, labels: series_labels(&self.labels, labels), unit, better };
-                if !self.all.contains_key(&series) && self.all.len() >= MOST_NAMES {
-                    self.left_out += values.len();
-                    return;
-                }
-                let kept = self.all.entry(series.clone()).or_default();
-                if self.wanted.contains(&series.name) {
-                    kept.extend(&values);
-                } else {
-                    kept.clear();
-                    kept.extend(values.last());
-                }
-                let waiting = self.waiting.entry(series).or_default();
-                waiting.extend(values);
-                if waiting.len() >= BATCH {
-                    self.flush(false).await;
-                }
-            }
-            Tell::Fact(name, value) => {
-                self.facts += 1;
-                if self.facts > MOST_NAMES {
-                    self.left_out += 1;
-                    return;
-                }
-                let (name, value) = (self.secrets.mask(&name), self.secrets.mask_value(value));
-                self.recorder.record(Body::Fact { task, name, value }).await;
-            }
-            Tell::Check(check) => {
-                let check = self.secrets.mask_check(check);
-                self.recorder.record(Body::Check { task, check }).await;
-            }
-            Tell::Note(loud, text) => {
-                self.notes += 1;
-                if self.notes > MOST_NOTES {
-                    return;
-                }
-                let level = if loud { Level::Warning } else { Level::Info };
-                let text = self.secrets.mask(&text);
-                self.recorder.record(Body::Note { task: Some(task), level, text }).await;
-            }
-            Tell::Progress(done, of, rate) => {
-                let _ = self.recorder.0.send(Message::Progress(task, done, of, rate)).await;
-            }
-        }
-    }
-
-    async fn flush(&mut self, end: bool) {
-        for (series, values) in std::mem::take(&mut self.waiting) {
-            let task = self.task.clone();
-            self.recorder.record(Body::Samples { task, series, values }).await;
-        }
-        let mut words = Vec::new();
-        if end && self.notes > MOST_NOTES {
-            words.push(format!("{} more notes were left out", self.notes - MOST_NOTES));
-        }
-        if end && self.left_out > 0 {
-            words.push(format!(
-                "{} numbers or facts were left out: more than {MOST_NAMES} different series or facts",
-                self.left_out
-            ));
-        }
-        if end && self.secret > 0 {
-            words.push(format!("{} numbers were left out: each is the value of a secret", self.secret));
-        }
-        for text in words {
-            let (task, level) = (Some(self.task.clone()), Level::Warning);
-            self.recorder.record(Body::Note { task, level, text }).await;
-        }
-    }
-}
-
-/// The result of one expectation over all series that it selects: the median of each must hold.
-fn expectation(path: &MetricPath, bound: &Bound, found: &BTreeMap<Series, Vec<Finite>>) -> Expectation {
-    let (mut value, mut met) = (None, None);
-    for (series, values) in found.iter().filter(|(s, _)| s.name == path.name && path.labels.within(&s.labels))
-    {
-        let numbers: Vec<f64> = values.iter().map(|v| v.get()).collect();
-        let (Some(summary), Ok((comparison, limit))) = (Summary::of(&numbers), bound.limit_in(&series.unit))
-        else {
-            continue;
-        };
-        let holds = comparison.holds(summary.median.get(), limit);
-        // The first that fails is the one to show.
-        if met != Some(false) {
-            met = Some(holds);
-            let shown = match bound {
-                Bound::Number { unit: Some(unit), .. } => series.unit.convert(summary.median.get(), unit),
-                _ => Some(summary.median.get()),
-            };
-            value = shown.and_then(|v| Finite::new(v).ok());
-        }
-    }
-    Expectation { metric: path.to_string(), bound: bound.to_string(), value, met }
-}
-
-fn expectations(task: &Task, found: &BTreeMap<Series, Vec<Finite>>) -> Vec<Expectation> {
-    let meant = |path: &&(MetricPath, Bound)| applies(task, &path.0);
-    task.expect.iter().filter(meant).map(|(path, bound)| expectation(path, bound, found)).collect()
-}
-
-/// An expectation with `gpus=8` is not about the variant `gpus=4`.
-fn applies(task: &Task, path: &MetricPath) -> bool {
-    path.labels.0.iter().all(|(k, v)| task.planned.labels.0.get(k).is_none_or(|own| own == v))
-}
-
-/// Expectations of a task that measured nothing: not met, and not failed either.
-fn unmeasured(task: &Task) -> Vec<Expectation> {
-    expectations(task, &BTreeMap::new())
-}
-
-/// What later variants of the stage may compare themselves with.
-fn earlier(task: &Task, found: &BTreeMap<Series, Vec<Finite>>) -> Vec<Earlier> {
-    let last = |(series, values): (&Series, &Vec<Finite>)| {
-        let (labels, name) = (task.planned.labels.clone(), series.name.clone());
-        values.last().map(|value| Earlier { labels, name, value: value.get() })
-    };
-    found.iter().filter_map(last).collect()
 }

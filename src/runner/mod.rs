@@ -4,6 +4,7 @@
 //! lane, run tasks one after the other and tell it everything. They share no state but a ledger of what has ended.
 //! A failed task is data; an error here means that the run cannot go on.
 
+mod book;
 mod clock;
 mod contact;
 mod executor;

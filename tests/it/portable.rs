@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::support::portable_agent;
 
-/// The newest version of the GNU C library that it may ask for: that of CentOS 7.
+/// The newest version of the GNU C library that it may ask for: that of 2012.
 const NEWEST: (u32, u32) = (2, 17);
 
 #[test]

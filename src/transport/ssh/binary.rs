@@ -33,10 +33,10 @@ pub struct Binary {
 /// All agents at hand: those in `PLANRUN_AGENT_DIR` and beside this program, then this program itself.
 pub(super) fn find() -> Result<Vec<Binary>, String> {
     let own = std::env::current_exe().map_err(|e| format!("cannot find this program's own file: {e}"))?;
-    let named = std::env::var_os(AGENT_DIR).filter(|d| !d.is_empty()).map(PathBuf::from);
-    let dirs = named.into_iter().chain(own.parent().map(Path::to_owned));
+    let asked = std::env::var_os(AGENT_DIR).filter(|d| !d.is_empty()).map(PathBuf::from);
+    let folders = asked.into_iter().chain(own.parent().map(Path::to_owned));
     let names = ["planrun-agent-x86_64", "planrun-agent-aarch64", "planrun-agent"];
-    let files = dirs.flat_map(|dir| names.map(|name| dir.join(name)));
+    let files = folders.flat_map(|dir| names.map(|name| dir.join(name)));
     let mut found: Vec<Binary> = files.filter_map(|path| Binary::read(&path).ok()).collect();
     if found.is_empty() || found.iter().all(|b| b.machine != std::env::consts::ARCH) {
         // The running file, whatever its name holds by now.
@@ -49,7 +49,7 @@ impl Binary {
     fn read(path: &Path) -> Result<Self, String> {
         let bytes = std::fs::read(path).map_err(|e| format!("cannot read {}: {e}", path.display()))?;
         let machine = machine(&bytes).ok_or_else(|| format!("{} is no program", path.display()))?;
-        let digest = Sha256::digest(&bytes).iter().map(|b| format!("{b:02x}")).collect();
+        let digest = Sha256::digest(&bytes).iter().fold(String::new(), |hex, b| format!("{hex}{b:02x}"));
         let glibc = newest_glibc(&bytes);
         Ok(Self { path: path.to_owned(), bytes: Arc::new(bytes), digest, machine, glibc })
     }

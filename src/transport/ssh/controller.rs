@@ -111,7 +111,7 @@ impl Controller {
             // By a link: the path itself may hold what ssh takes for a pattern.
             let link = dir.path().join(name);
             std::os::unix::fs::symlink(path, &link)?;
-            text.push_str(&format!("Host *\nInclude {}\n", link.display()));
+            text.extend(["Host *\nInclude ", &link.display().to_string(), "\n"]);
             Ok(())
         };
         match given {

@@ -233,7 +233,7 @@ impl Ssh {
     async fn open(&self, name: &str) -> Result<Pipe, NoPipe> {
         let (session, mut notes) = self.log_in().await?;
         let mark = self.controller.mark();
-        let binaries = self.controller.binaries().map_err(|e| self.failed(Cause::NotThere, e))?;
+        let binaries = self.controller.binaries().map_err(|e| self.failed(Cause::NotThere, &e))?;
         let digests: Vec<&str> = binaries.iter().map(|b| b.digest.as_str()).collect();
         let mut remote = self.start(&session, START, &mark, &digests, None).await?;
         if remote.took > SLOW_SHELL {
@@ -243,7 +243,7 @@ impl Ssh {
             ));
         }
         if let Some(host) = remote.word.strip_prefix("need ") {
-            let binary = Binary::fitting(binaries, host).map_err(|e| self.failed(Cause::DoesNotFit, e))?;
+            let binary = Binary::fitting(binaries, host).map_err(|e| self.failed(Cause::DoesNotFit, &e))?;
             let [how, root, path] = self.upload(&session, &mark, binary, name).await?;
             remote = self.start(&session, RUN, &mark, &[&path, &how, &root], None).await?;
         }
@@ -276,21 +276,19 @@ impl Ssh {
             }
             tried.extend(rest(remote.child.stderr().take()).await);
             // A folder that took only a part: the next one.
-            match remote.word.strip_prefix("bad ").and_then(|bad| bad.split_once(' ')) {
-                Some((index, folder)) => {
-                    tried.push(format!("{} took only a part", printable(folder)));
-                    index.clone_into(&mut skip);
-                }
-                None => {
-                    let tried =
-                        if tried.is_empty() { String::new() } else { format!(": {}", tried.join("; ")) };
-                    let why = format!(
-                        "no folder on the host takes and runs the agent ({} KB){tried}; set `workdir` of the \
-                         endpoint to one that does",
-                        bytes.len() / 1000
-                    );
-                    return Err(self.failed(Cause::Disk, why));
-                }
+            if let Some((index, folder)) =
+                remote.word.strip_prefix("bad ").and_then(|bad| bad.split_once(' '))
+            {
+                tried.push(format!("{} took only a part", printable(folder)));
+                index.clone_into(&mut skip);
+            } else {
+                let tried = if tried.is_empty() { String::new() } else { format!(": {}", tried.join("; ")) };
+                let why = format!(
+                    "no folder on the host takes and runs the agent ({} KB){tried}; set `workdir` of the endpoint to one \
+                     that does",
+                    bytes.len() / 1000
+                );
+                return Err(self.failed(Cause::Disk, &why));
             }
         }
     }
@@ -315,7 +313,7 @@ impl Ssh {
         Err(NoPipe { outcome, again: false })
     }
 
-    fn failed(&self, cause: Cause, reason: String) -> NoPipe {
+    fn failed(&self, cause: Cause, reason: &str) -> NoPipe {
         let kind = if cause == Cause::Disk { OutcomeKind::Failed } else { OutcomeKind::Lost };
         let reason = format!("{}: {reason}", self.target.host);
         NoPipe { outcome: Outcome::new(kind, cause, reason), again: false }

@@ -24,14 +24,9 @@ fn classify(said: &str, target: &Target, answers: &Answers) -> (NoPipe, bool) {
     let has = |words: &[&str]| words.iter().any(|w| said.contains(w));
     let line = |word: &str| said.lines().find(|l| l.contains(word)).map(printable).unwrap_or_default();
     let by_hand = {
-        let mut command = "ssh".to_owned();
-        if let Some(port) = target.port {
-            command.push_str(&format!(" -p {port}"));
-        }
-        match &target.user {
-            Some(user) => format!("{command} {user}@{}", target.host),
-            None => format!("{command} {}", target.host),
-        }
+        let port = target.port.map_or_else(String::new, |port| format!(" -p {port}"));
+        let user = target.user.as_ref().map_or_else(String::new, |user| format!("{user}@"));
+        format!("ssh{port} {user}{}", target.host)
     };
     let at = format!("{} port {}", answers.hostname, answers.port);
     let (cause, again, crowded, reason) = if has(&["IDENTIFICATION HAS CHANGED"]) {
