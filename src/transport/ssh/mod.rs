@@ -2,7 +2,7 @@
 //!
 //! The agent's binary is uploaded unless the host has it. Here: how an agent is started there and found again. In the
 //! files beside: the controller's own folder and settings ([`controller`]), binaries ([`binary`]), what ssh's words
-//! mean ([`words`]). Invariant: no remote text decides anything unless it stands behind the random mark.
+//! mean (`words`). Invariant: no remote text decides anything unless it stands behind the random mark.
 
 pub mod binary;
 pub mod controller;
