@@ -17,7 +17,6 @@ need cc gcc
 need mkfifo coreutils
 need ssh openssh-client
 need sshd openssh-server
-need ip iproute2
 need unshare util-linux
 need readelf binutils
 need python3 python3
