@@ -276,3 +276,14 @@ fn s12_lines_come_as_they_were_printed_and_nothing_beside_them() {
     fs::remove_file(home.join("rows")).unwrap();
     fleet.assert_nothing_left(&s);
 }
+
+#[test]
+fn settings_that_cannot_be_read_are_refused_before_anything_is_contacted() {
+    let s = Sandbox::new().platform("h1", "{ main: { ssh: h1 } }").shell("a", "true");
+    for file in ["nowhere", "plan"] {
+        let ended = s.run(&["--ssh-config", &s.path(file).display().to_string()]).code(2);
+        assert!(ended.stderr.contains("failed to prepare ssh with "), "{}", ended.stderr);
+    }
+    assert!(!s.out().exists());
+    s.assert_nothing_left();
+}

@@ -117,7 +117,9 @@ impl Controller {
         match given {
             Some(path) if path.as_os_str() == "none" => {}
             Some(path) => {
-                std::fs::File::open(path)?;
+                if std::fs::File::open(path)?.metadata()?.is_dir() {
+                    return Err(std::io::ErrorKind::IsADirectory.into());
+                }
                 include("given", &std::path::absolute(path)?)?;
             }
             None => {
